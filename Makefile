@@ -1,0 +1,57 @@
+# Everything a newcomer, a developer and CI need, with nothing but Python 3.11+ and make.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+PYTEST := $(BIN)/python -m pytest
+
+.DEFAULT_GOAL := help
+.PHONY: help demo demo-once test test-slow test-all check format bench lock clean
+
+help: ## show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+
+$(STAMP): requirements/dev.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "slicemeter needs Python 3.11 or newer; name one with: make PYTHON=python3.12 …" >&2; exit 1; }
+	@echo "creating $(VENV) with $$($(PYTHON) --version); installing the $$(grep -c == requirements/dev.txt) packages of requirements/dev.txt (pinned and hashed) and slicemeter itself (editable)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: $(STAMP) ## the whole stack on this computer, live; no GPU, no cluster; Ctrl-C stops it
+	@$(BIN)/slicemeter demo
+
+demo-once: $(STAMP) ## play the demo's scenario once and check every figure
+	@$(BIN)/slicemeter demo --once
+
+test: $(STAMP) ## the tests (fast ones, in random order, two at a time)
+	@$(PYTEST) -n 2 -m "not slow"
+
+test-slow: $(STAMP) ## the tests that play whole scenarios
+	@$(PYTEST) -m slow
+
+test-all: test test-slow ## every test
+
+check: $(STAMP) ## format, lint, types, layers, then the tests
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(MAKE) --no-print-directory test
+
+format: $(STAMP) ## format and mend what can be mended
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+bench: $(STAMP) ## measure what we claim about speed, as ratios
+	@for program in benchmarks/bench_*.py; do $(BIN)/python $$program || exit 1; done
+
+lock: ## resolve the requirement files again (needs uv)
+	@for part in exporter accounting dashboards lab; do \
+	  uv pip compile pyproject.toml --extra $$part --generate-hashes --universal --no-header --quiet -o requirements/$$part.txt || exit 1; done
+	@uv pip compile pyproject.toml --extra lab --group dev --generate-hashes --universal --no-header --quiet -o requirements/dev.txt
+
+clean: ## remove what was built here
+	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,0 +1,1 @@
+"""The ledger's arithmetic, pure: merging witnesses, sweeping a card, pricing, rounding. Values in, values out."""

@@ -1,0 +1,1 @@
+"""Periods: rating open ones, stating them, verifying them."""

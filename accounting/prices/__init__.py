@@ -1,0 +1,1 @@
+"""Price books and versions, by validity, SKU and GPU model."""

@@ -1,0 +1,1 @@
+"""The data model in SQLAlchemy, its column types, the engine and transactions."""

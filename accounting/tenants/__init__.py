@@ -1,0 +1,1 @@
+"""Tenants and billing accounts: who pays."""

@@ -1,0 +1,54 @@
+"""Ids: what names a thing, so that equal names in two clusters never meet.
+
+Pod names, namespaces, node names and mock GPU UUIDs repeat between clusters; every key therefore
+begins with the cluster's code. Ids are plain strings at run time and their own types for mypy.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import Literal, NewType
+
+ClusterCode = NewType("ClusterCode", str)
+NodeUid = NewType("NodeUid", str)
+PodUid = NewType("PodUid", str)
+DeviceUuid = NewType("DeviceUuid", str)
+TenantKey = NewType("TenantKey", str)
+EpochId = NewType("EpochId", str)
+
+Witness = Literal["node", "cluster"]
+"""Who reports a fact: the exporter on the node, or the cluster's one exporter."""
+
+ALLOCATION_NAMESPACE = uuid.UUID("6f0c6d8e-6f3f-5f2b-9a53-0d1b0f6f7a11")
+"""Namespace of allocation ids (UUIDv5); fixed for ever, since ids are computed, never handed out."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SliceKey:
+    """One container's hold on one device: (cluster, pod UID, container, device UUID)."""
+
+    cluster: ClusterCode
+    pod_uid: PodUid
+    container: str
+    device_uuid: DeviceUuid
+
+    @property
+    def allocation_id(self) -> uuid.UUID:
+        """The id that every part computes alike from the natural key."""
+        name = "\x1f".join([self.cluster, self.pod_uid, self.container, self.device_uuid])
+        return uuid.uuid5(ALLOCATION_NAMESPACE, name)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class DeviceKey:
+    """One physical GPU: (cluster, node UID, device UUID); UUIDs repeat across mock nodes."""
+
+    cluster: ClusterCode
+    node_uid: NodeUid
+    device_uuid: DeviceUuid
+
+
+def new_epoch() -> EpochId:
+    """A random id for one run of an exporter process."""
+    return EpochId(uuid.uuid4().hex)

@@ -1,0 +1,1 @@
+"""The cluster role: node locks, pending pods, reservations, capacity, bypass, facts of the whole cluster."""

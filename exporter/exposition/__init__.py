@@ -1,0 +1,1 @@
+"""From a snapshot to a page: the collectors, the encoders, the HTTP server. Touches no source."""

@@ -1,0 +1,1 @@
+"""What HAMi writes: shared-region cache files and annotations. Pure parsing plus careful file opening."""

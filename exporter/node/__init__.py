@@ -1,0 +1,1 @@
+"""The node role: sample, attribute, integrate, publish an immutable snapshot."""

@@ -1,0 +1,105 @@
+"""What a device source gives the sampler each tick: readings of every card, or a typed failure.
+
+NVML (`exporter/nvidia/nvml.py`) and the lab's simulated cards stand behind this one interface, so the
+meter never knows which it reads. Invariants: `None` means "not measured" (never 0); an empty tuple
+means "measured, nothing there"; a source keeps its own last-seen stamps, so records come once.
+
+Facts about the calls: `reference/metering.md §2`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from contract.ids import DeviceUuid
+from exporter.errors import ExporterError
+
+
+class SourceDownError(ExporterError):
+    """The whole source is gone (no driver, no library); try `open` again later, with back-off."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessMemory:
+    """A process on a device: host pid and its memory in bytes (None: the driver does not say)."""
+
+    pid: int
+    used_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class UtilizationSample:
+    """One process's SM use, valid over (previous stamp of the device, this stamp].
+
+    Attributes:
+        pid: Host pid.
+        stamp_us: End of the sample, microseconds of the driver's clock (Unix epoch).
+        sm_percent: Share of the whole card, 0-100 when plausible; the meter checks it.
+    """
+
+    pid: int
+    stamp_us: int
+    sm_percent: int
+
+
+@dataclass(frozen=True, slots=True)
+class BusySample:
+    """The whole device's SM-busy share, valid over (previous stamp, this stamp]."""
+
+    stamp_us: int
+    busy_percent: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceReading:
+    """One card at one tick. Every value but the identity may be None: not measured or not supported.
+
+    Attributes:
+        utilization: Records since the last read; empty = the call was healthy and nobody used the
+            card; None = the call failed or is not supported, so SM time is unknown.
+        busy: The same for the whole device; None = no busy figure (Σ processes is used instead).
+        failure: Why the device is not healthy (`gpu_is_lost`, …); None = healthy.
+    """
+
+    uuid: DeviceUuid
+    index: int
+    model: str
+    driver_version: str = ""
+    mode: str = "hami-core"
+    memory_total_bytes: int | None = None
+    memory_free_bytes: int | None = None
+    memory_used_bytes: int | None = None
+    memory_reserved_bytes: int | None = None
+    utilization_percent: int | None = None
+    processes: tuple[ProcessMemory, ...] | None = None
+    utilization: tuple[UtilizationSample, ...] | None = None
+    busy: tuple[BusySample, ...] | None = None
+    energy_mj: int | None = None
+    power_mw: int | None = None
+    power_limit_mw: int | None = None
+    temperature_celsius: int | None = None
+    sm_clock_hz: int | None = None
+    memory_clock_hz: int | None = None
+    failure: str | None = None
+
+
+class DeviceSource(Protocol):
+    """Where device readings come from."""
+
+    @property
+    def name(self) -> str:
+        """The collector's name on the page (`nvml`)."""
+        ...
+
+    def open(self) -> None:
+        """Make ready; raises `SourceDownError` when there is no driver."""
+        ...
+
+    def read(self) -> tuple[DeviceReading, ...]:
+        """Read every card once; raises `SourceDownError` when the source as a whole failed."""
+        ...
+
+    def close(self) -> None:
+        """Let go of every handle; `open` may follow."""
+        ...

@@ -1,0 +1,1 @@
+"""The command line: every subcommand a thin, lazily imported wrapper over the other packages."""
