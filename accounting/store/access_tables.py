@@ -1,0 +1,48 @@
+"""Tables of access: tokens by their hash, and the log of what people changed."""
+
+from __future__ import annotations
+
+from sqlalchemy import CheckConstraint, ForeignKey, String, Text, UniqueConstraint
+from sqlalchemy.orm import Mapped, mapped_column
+
+from accounting.store.base import Base, Ms, Name, OptionalMs, Word, one_of
+
+
+class ApiToken(Base):
+    """A bearer token, known only by its hash, with the one thing that it may do."""
+
+    __tablename__ = "api_token"
+    __table_args__ = (
+        UniqueConstraint("prefix"),
+        one_of("role", "reporter", "tenant", "operator", "admin"),
+        CheckConstraint("(role = 'reporter') = (cluster IS NOT NULL)", name="reporter_has_cluster"),
+        CheckConstraint("(role = 'tenant') = (tenant_path IS NOT NULL)", name="tenant_has_path"),
+        CheckConstraint("node_uid IS NULL OR role = 'reporter'", name="node_is_reporter"),
+    )
+
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
+    prefix: Mapped[Word]
+    sha256: Mapped[str] = mapped_column(String(64))
+    role: Mapped[Word]
+    cluster: Mapped[str | None] = mapped_column(String(63), ForeignKey("cluster.code"))
+    node_uid: Mapped[str | None]
+    tenant_path: Mapped[str | None] = mapped_column(String(1000))
+    """The root of the subtree that may be read; the tenant may appear later than its token."""
+    note: Mapped[Name]
+    created_at_ms: Mapped[Ms]
+    expires_at_ms: Mapped[OptionalMs]
+    revoked_at_ms: Mapped[OptionalMs]
+
+
+class AuditLog(Base):
+    """Who changed what; a trigger refuses updates and deletes."""
+
+    __tablename__ = "audit_log"
+
+    seq: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
+    at_ms: Mapped[Ms]
+    actor: Mapped[Name]
+    action: Mapped[Word]
+    object: Mapped[str] = mapped_column(String(1000))
+    after: Mapped[str] = mapped_column(Text)
+    """JSON of what the object is now; empty when it is gone."""

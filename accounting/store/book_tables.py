@@ -1,0 +1,247 @@
+"""Tables of the books: who pays, at which price, and the ledger itself.
+
+Versioned rows (`PriceVersion`, `PolicyVersion`) are never edited: a successor over the same validity
+names the one it supersedes, and the live ones (`superseded_at_ms IS NULL`) never overlap.
+
+Source: `reference/ledger.md §4, §7`.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from sqlalchemy import CheckConstraint, ForeignKey, Index, String, Text, UniqueConstraint, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from accounting.store.base import Base, Code, Ms, Name, OptionalMs, Word, not_negative, one_of
+from accounting.store.columns import Exact
+
+
+class BillingAccount(Base):
+    """Who gets a statement."""
+
+    __tablename__ = "billing_account"
+    __table_args__ = (one_of("kind", "tenant", "platform"), not_negative("grace_days"))
+
+    code: Mapped[Code] = mapped_column(primary_key=True)
+    kind: Mapped[Word]
+    currency: Mapped[str | None] = mapped_column(String(3))
+    """ISO 4217; null is a showback account: statements in card-hours."""
+    time_zone: Mapped[Name]
+    """IANA name."""
+    grace_days: Mapped[int]
+    """How long after its end a period waits for late facts."""
+    created_at_ms: Mapped[Ms]
+
+
+class Cluster(Base):
+    """A cluster that reports; its code is in every fact and never changes."""
+
+    __tablename__ = "cluster"
+
+    code: Mapped[Code] = mapped_column(primary_key=True)
+    kube_system_uid: Mapped[str | None]
+    """Bound by the first request of an exporter."""
+    account: Mapped[Code] = mapped_column(ForeignKey("billing_account.code"))
+    """Where a tenant that is seen for the first time is billed."""
+    platform_account: Mapped[Code] = mapped_column(ForeignKey("billing_account.code"))
+    """Who bears idle capacity."""
+    created_at_ms: Mapped[Ms]
+    retired_at_ms: Mapped[OptionalMs]
+
+
+class Tenant(Base):
+    """A node of the tree organisation → team → project; `path` joins the codes with slashes."""
+
+    __tablename__ = "tenant"
+    __table_args__ = (UniqueConstraint("path"), one_of("kind", "node", "leaf", "builtin"))
+
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
+    path: Mapped[str] = mapped_column(String(1000))
+    code: Mapped[Name]
+    parent_id: Mapped[int | None] = mapped_column(ForeignKey("tenant.id"))
+    kind: Mapped[Word]
+    account: Mapped[Code] = mapped_column(ForeignKey("billing_account.code"))
+    is_unmapped: Mapped[bool]
+    """Made at first sight of a tenant key; listed until a person has looked at it."""
+    created_at_ms: Mapped[Ms]
+
+
+class PriceBook(Base):
+    """A named set of prices."""
+
+    __tablename__ = "price_book"
+
+    code: Mapped[Code] = mapped_column(primary_key=True)
+    created_at_ms: Mapped[Ms]
+
+
+class PriceVersion(Base):
+    """The price of one SKU on one GPU model over `[valid_from_ms, valid_to_ms)`."""
+
+    __tablename__ = "price_version"
+    __table_args__ = (
+        CheckConstraint("valid_to_ms IS NULL OR valid_from_ms < valid_to_ms", name="validity"),
+        Index(
+            "uq_price_version_live_start",
+            "book",
+            "sku",
+            "model",
+            "currency",
+            "valid_from_ms",
+            unique=True,
+            sqlite_where=text("superseded_at_ms IS NULL"),
+            postgresql_where=text("superseded_at_ms IS NULL"),
+        ),
+    )
+
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
+    book: Mapped[Code] = mapped_column(ForeignKey("price_book.code"))
+    sku: Mapped[Word]
+    model: Mapped[Name]
+    """A GPU model as registered; empty for a price that holds for every model."""
+    currency: Mapped[str] = mapped_column(String(3))
+    unit: Mapped[Word]
+    """What one unit price buys: `card-hour` or `kWh`."""
+    unit_price: Mapped[Decimal] = mapped_column(Exact())
+    valid_from_ms: Mapped[Ms]
+    valid_to_ms: Mapped[OptionalMs]
+    recorded_at_ms: Mapped[Ms]
+    recorded_by: Mapped[Name]
+    supersedes_id: Mapped[int | None] = mapped_column(ForeignKey("price_version.id"))
+    superseded_at_ms: Mapped[OptionalMs]
+    reason: Mapped[str | None] = mapped_column(Text)
+
+
+class PolicyVersion(Base):
+    """How shares, idle capacity, energy or unallocated use are treated over a validity."""
+
+    __tablename__ = "policy_version"
+    __table_args__ = (
+        one_of("kind", "share", "idle", "energy", "unallocated"),
+        CheckConstraint("valid_to_ms IS NULL OR valid_from_ms < valid_to_ms", name="validity"),
+    )
+
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
+    kind: Mapped[Word]
+    value: Mapped[Word]
+    """`dominant`, `memory`, `whole_card` for shares; `keep` for idle capacity; …"""
+    valid_from_ms: Mapped[Ms]
+    valid_to_ms: Mapped[OptionalMs]
+    recorded_at_ms: Mapped[Ms]
+    recorded_by: Mapped[Name]
+    supersedes_id: Mapped[int | None] = mapped_column(ForeignKey("policy_version.id"))
+    superseded_at_ms: Mapped[OptionalMs]
+    reason: Mapped[str | None] = mapped_column(Text)
+
+
+class BillingPeriod(Base):
+    """A month of an account, between local midnights."""
+
+    __tablename__ = "billing_period"
+    __table_args__ = (
+        UniqueConstraint("account", "starts_at_ms"),
+        one_of("state", "open", "closing", "closed"),
+        CheckConstraint("starts_at_ms < ends_at_ms", name="interval"),
+    )
+
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
+    account: Mapped[Code] = mapped_column(ForeignKey("billing_account.code"))
+    starts_at_ms: Mapped[Ms]
+    ends_at_ms: Mapped[Ms]
+    state: Mapped[Word]
+
+
+class LedgerLine(Base):
+    """What one tenant owes for one resource and SKU within one local day of its account.
+
+    Quantities are whole ppm·ms (card time) or mJ (energy), so their sums are exact; the amount is the
+    exact product with the price, rounded nowhere. Rounding happens on the statement.
+    """
+
+    __tablename__ = "ledger_line"
+    __table_args__ = (
+        UniqueConstraint(
+            "account", "period_id", "tenant_id", "kind", "sku", "resource_key", "charge_from_ms", "revision"
+        ),
+        one_of("kind", "usage", "energy", "idle", "unallocated"),
+        CheckConstraint("charge_from_ms < charge_to_ms", name="interval"),
+        not_negative(
+            "own_quantity", "quantity", "held_not_running_quantity", "degraded_quantity", "revision"
+        ),
+        Index(None, "cluster", "node_uid", "device_uuid", "day_ms"),
+        Index(None, "tenant_id", "day_ms"),
+    )
+
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
+    account: Mapped[Code] = mapped_column(ForeignKey("billing_account.code"))
+    period_id: Mapped[int] = mapped_column(ForeignKey("billing_period.id"))
+    tenant_id: Mapped[int] = mapped_column(ForeignKey("tenant.id"))
+    kind: Mapped[Word]
+    sku: Mapped[Word]
+    resource_key: Mapped[str] = mapped_column(String(600))
+    """A slice (its allocation id) or a card (cluster/node uid/device uuid)."""
+    day_ms: Mapped[Ms]
+    """Local midnight at which the account's day begins."""
+    charge_from_ms: Mapped[Ms]
+    charge_to_ms: Mapped[Ms]
+    cluster: Mapped[Code]
+    node_uid: Mapped[Name]
+    node: Mapped[Name]
+    device_uuid: Mapped[Name]
+    model: Mapped[Name]
+    namespace: Mapped[Name]
+    """Empty on lines of a whole card, as are pod and container."""
+    pod: Mapped[Name]
+    container: Mapped[Name]
+    own_quantity: Mapped[int]
+    quantity: Mapped[int]
+    held_not_running_quantity: Mapped[int]
+    degraded_quantity: Mapped[int]
+    unit: Mapped[Word]
+    """`ppm_ms` or `mj`."""
+    currency: Mapped[str | None] = mapped_column(String(3))
+    price_version_id: Mapped[int | None] = mapped_column(ForeignKey("price_version.id"))
+    policy_version_id: Mapped[int | None] = mapped_column(ForeignKey("policy_version.id"))
+    unit_price: Mapped[Decimal | None] = mapped_column(Exact())
+    amount: Mapped[Decimal | None] = mapped_column(Exact())
+    """Null: unrated (no price), or a showback account."""
+    revision: Mapped[int]
+    """0: rated."""
+
+
+class DeviceHour(Base):
+    """The closing identity of one device and UTC hour: charged + idle + down = present."""
+
+    __tablename__ = "device_hour"
+    __table_args__ = (
+        CheckConstraint("charged_ppm_ms + idle_ppm_ms + down_ppm_ms = present_ppm_ms", name="closes"),
+        not_negative("charged_ppm_ms", "idle_ppm_ms", "down_ppm_ms", "present_ppm_ms", "confirmed_ms"),
+        CheckConstraint("confirmed_ms * 1000000 <= present_ppm_ms", name="confirmed"),
+        CheckConstraint("present_ppm_ms <= 3600000000000", name="one_card_hour"),
+    )
+
+    cluster: Mapped[Code] = mapped_column(primary_key=True)
+    hour_ms: Mapped[Ms] = mapped_column(primary_key=True)
+    node_uid: Mapped[Name] = mapped_column(primary_key=True)
+    device_uuid: Mapped[Name] = mapped_column(primary_key=True)
+    node: Mapped[Name]
+    model: Mapped[Name]
+    present_ppm_ms: Mapped[int]
+    charged_ppm_ms: Mapped[int]
+    idle_ppm_ms: Mapped[int]
+    down_ppm_ms: Mapped[int]
+    confirmed_ms: Mapped[int]
+    """Presence that a witness confirmed: neither bridged nor grace."""
+
+
+class RatingState(Base):
+    """Up to which instant the open ledger was rated: one row."""
+
+    __tablename__ = "rating_state"
+    __table_args__ = (CheckConstraint("id = 1", name="one_row"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    rated_as_of_ms: Mapped[Ms]
+    rated_seq: Mapped[int]
+    """The ingest number up to which facts are in."""

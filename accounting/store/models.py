@@ -1,0 +1,58 @@
+"""Every table under one name, so that whoever needs the whole model imports one module."""
+
+from __future__ import annotations
+
+from accounting.store.access_tables import ApiToken, AuditLog
+from accounting.store.base import Base
+from accounting.store.book_tables import (
+    BillingAccount,
+    BillingPeriod,
+    Cluster,
+    DeviceHour,
+    LedgerLine,
+    PolicyVersion,
+    PriceBook,
+    PriceVersion,
+    RatingState,
+    Tenant,
+)
+from accounting.store.fact_tables import (
+    AllocationReport,
+    DeviceFact,
+    ExporterSource,
+    IngestCounter,
+    Node,
+    NodeState,
+    PresenceReport,
+    Quarantine,
+    RatingMark,
+    UnallocatedFact,
+    UsageFact,
+)
+
+__all__ = [
+    "AllocationReport",
+    "ApiToken",
+    "AuditLog",
+    "Base",
+    "BillingAccount",
+    "BillingPeriod",
+    "Cluster",
+    "DeviceFact",
+    "DeviceHour",
+    "ExporterSource",
+    "IngestCounter",
+    "LedgerLine",
+    "Node",
+    "NodeState",
+    "PolicyVersion",
+    "PresenceReport",
+    "PriceBook",
+    "PriceVersion",
+    "Quarantine",
+    "RatingMark",
+    "RatingState",
+    "Tenant",
+    "UnallocatedFact",
+    "UsageFact",
+]
