@@ -1,0 +1,195 @@
+"""Panel builders: the few kinds of panel our dashboards are made of, each with its house rules built in.
+
+A panel cannot be made without a title, a description that says what bad looks like, a unit and a
+text for the empty case. Grafana's features that grafanalib has no field for go in by `extraJson`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from grafanalib import core
+
+DATASOURCE = "${datasource}"
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One PromQL expression and the legend of its series (Grafana's `{{label}}` form)."""
+
+    expr: str
+    legend: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """From this value on (None: from the bottom) the colour applies."""
+
+    value: float | None
+    color: str
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """What every panel must say.
+
+    Attributes:
+        title: A noun phrase.
+        description: One line that says what bad looks like.
+        unit: A unit id of Grafana's list (`percentunit`, `bytes`, `watt`, `short`, `s`).
+        empty: What the panel says when there is nothing to show.
+        place: (x, y, width, height) in Grafana's 24-column grid.
+        link: A data link (title, url) for drilling down, or None.
+    """
+
+    title: str
+    description: str
+    unit: str
+    empty: str
+    place: tuple[int, int, int, int]
+    queries: Sequence[Query]
+    steps: Sequence[Step] = field(default=(Step(None, "green"),))
+    maximum: float | None = None
+    link: tuple[str, str] | None = None
+
+    @property
+    def grid(self) -> core.GridPos:
+        """The place as grafanalib wants it."""
+        x, y, width, height = self.place
+        return core.GridPos(h=height, w=width, x=x, y=y)
+
+    def targets(self, *, instant: bool, table: bool = False) -> list[core.Target]:
+        """The queries as targets, all of them "now" or all over time."""
+        return [
+            core.Target(
+                expr=query.expr,
+                legendFormat=query.legend,
+                instant=instant,
+                format="table" if table else "time_series",
+                datasource=DATASOURCE,
+            )
+            for query in self.queries
+        ]
+
+    def defaults(self) -> dict[str, object]:
+        """`fieldConfig.defaults` entries that every kind shares."""
+        entries: dict[str, object] = {"unit": self.unit, "min": 0, "noValue": self.empty}
+        if self.maximum is not None:
+            entries["max"] = self.maximum
+        entries["thresholds"] = {
+            "mode": "absolute",
+            "steps": [{"color": step.color, "value": step.value} for step in self.steps],
+        }
+        if self.link is not None:
+            title, url = self.link
+            entries["links"] = [{"title": title, "url": url}]
+        return entries
+
+
+def stat(panel: Panel) -> core.Stat:
+    """One number, now, with its recent course behind it."""
+    return core.Stat(
+        title=panel.title,
+        description=panel.description,
+        dataSource=DATASOURCE,
+        gridPos=panel.grid,
+        targets=panel.targets(instant=False),
+        reduceCalc="lastNotNull",
+        colorMode="value",
+        graphMode="area",
+        extraJson={"fieldConfig": {"defaults": panel.defaults()}},
+    )
+
+
+def over_time(panel: Panel, *, stacked: bool = False, lines: Sequence[str] = ()) -> core.TimeSeries:
+    """Curves over time; `lines` names the legends that stay unstacked, dashed and unfilled (capacities)."""
+    custom: dict[str, object] = {
+        "fillOpacity": 30 if stacked else 5,
+        "lineWidth": 1,
+        "showPoints": "never",
+        "stacking": {"mode": "normal" if stacked else "none", "group": "A"},
+        "thresholdsStyle": {"mode": "dashed" if len(panel.steps) > 1 else "off"},
+    }
+    overrides = [
+        {
+            "matcher": {"id": "byName", "options": name},
+            "properties": [
+                {"id": "custom.stacking", "value": {"mode": "none", "group": "A"}},
+                {"id": "custom.fillOpacity", "value": 0},
+                {"id": "custom.lineStyle", "value": {"fill": "dash", "dash": [8, 6]}},
+                {"id": "color", "value": {"mode": "fixed", "fixedColor": "text"}},
+            ],
+        }
+        for name in lines
+    ]
+    return core.TimeSeries(
+        title=panel.title,
+        description=panel.description,
+        dataSource=DATASOURCE,
+        gridPos=panel.grid,
+        targets=panel.targets(instant=False),
+        extraJson={
+            "fieldConfig": {"defaults": {**panel.defaults(), "custom": custom}, "overrides": overrides},
+            "options": {
+                "legend": {
+                    "displayMode": "table",
+                    "placement": "right",
+                    "calcs": ["mean", "max", "lastNotNull"],
+                    "sortBy": "Last *",
+                    "sortDesc": True,
+                },
+                "tooltip": {"mode": "multi", "sort": "desc"},
+            },
+        },
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a joined table: the query's letter, its heading, unit, and how its cells are drawn."""
+
+    letter: str
+    heading: str
+    unit: str
+    cell: str = "auto"
+
+
+def table(panel: Panel, *, key: Sequence[str], columns: Sequence[Column]) -> core.Table:
+    """Instant queries joined on their labels, one row an object.
+
+    Args:
+        panel: Queries in the order of their letters (A, B, …).
+        key: The labels that name a row, in the order in which they stand.
+        columns: One for each query.
+    """
+    headings: dict[str, str] = {f"Value #{column.letter}": column.heading for column in columns}
+    order = {name: place for place, name in enumerate([*key, *headings])}
+    overrides = [
+        {
+            "matcher": {"id": "byName", "options": column.heading},
+            "properties": [
+                {"id": "unit", "value": column.unit},
+                {"id": "custom.cellOptions", "value": {"type": column.cell}},
+            ],
+        }
+        for column in columns
+    ]
+    return core.Table(
+        title=panel.title,
+        description=panel.description,
+        dataSource=DATASOURCE,
+        gridPos=panel.grid,
+        targets=panel.targets(instant=True, table=True),
+        transformations=[
+            {"id": "merge", "options": {}},
+            {
+                "id": "organize",
+                "options": {"excludeByName": {"Time": True}, "indexByName": order, "renameByName": headings},
+            },
+        ],
+        extraJson={
+            "fieldConfig": {"defaults": panel.defaults(), "overrides": overrides},
+            "options": {"showHeader": True, "cellHeight": "sm"},
+        },
+    )

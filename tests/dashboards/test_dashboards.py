@@ -1,0 +1,164 @@
+"""Dashboards: what leaves the normaliser is what Grafana reads, and every name in it exists."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import promql_parser
+import pytest
+
+from contract.catalogue import FAMILIES
+from dashboards.normaliser import SCHEMA_VERSION, Json, Object, normalise
+from dashboards.rules import Recording, groups
+from dashboards.writing import dashboard_files, rule_files, write
+
+GOLDEN = Path(__file__).parent / "golden"
+UNITS = {"percentunit", "bytes", "watt", "short", "s"}
+RECORDED = {rule.name for group in groups() for rule in group.rules if isinstance(rule, Recording)}
+SERVER_LABELS = {"cluster"}
+
+
+def _dashboards() -> dict[str, Object]:
+    return {name: json.loads(text) for name, text in dashboard_files().items()}
+
+
+def _panels() -> Iterator[tuple[str, Object]]:
+    for name, view in _dashboards().items():
+        for panel in view["panels"]:  # type: ignore[union-attr]
+            yield f"{name}: {panel['title']}", panel  # type: ignore[index, call-overload, misc]
+
+
+PANELS = dict(_panels())
+
+
+def _expressions() -> Iterator[tuple[str, str]]:
+    for name, panel in PANELS.items():
+        for target in panel["targets"]:  # type: ignore[union-attr]
+            yield name, target["expr"]  # type: ignore[index, call-overload, misc]
+
+
+@pytest.mark.parametrize("name", sorted(dashboard_files()))
+def test_a_dashboard_is_what_the_golden_file_says(name: str) -> None:
+    golden = GOLDEN / name
+    assert dashboard_files()[name] == golden.read_text(encoding="utf-8"), (
+        f"the dashboard changed; look at it and write it anew with: slicemeter dashboards build {GOLDEN}"
+    )
+
+
+def test_rules_are_what_the_golden_file_says() -> None:
+    [(name, text)] = rule_files().items()
+    assert text == (GOLDEN / name).read_text(encoding="utf-8")
+
+
+def test_written_files_have_the_text_that_was_built(tmp_path: Path) -> None:
+    paths = write(dashboard_files(), tmp_path / "new" / "folder")
+    assert {path.name: path.read_text(encoding="utf-8") for path in paths} == dashboard_files()
+
+
+def test_normalising_twice_changes_nothing() -> None:
+    for view in _dashboards().values():
+        assert normalise(view) == view
+
+
+def _walk(value: Json) -> Iterator[Json]:
+    yield value
+    children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    for child in children:
+        yield from _walk(child)
+
+
+def test_no_null_and_no_legacy_key_is_left() -> None:
+    for view in _dashboards().values():
+        assert all(value is not None for value in _walk(view))
+        assert not {"rows", "style", "gnetId", "hideControls", "sharedCrosshair"} & set(view)
+        assert view["schemaVersion"] == SCHEMA_VERSION
+        assert view["editable"] is False
+
+
+def test_uids_are_unique_and_chosen_by_hand() -> None:
+    uids = [view["uid"] for view in _dashboards().values()]
+    assert len(set(map(str, uids))) == len(uids)
+    assert all(str(uid).startswith("slicemeter-") for uid in uids)
+
+
+@pytest.mark.parametrize("name", sorted(PANELS))
+def test_a_panel_says_what_it_shows_and_what_bad_looks_like(name: str) -> None:
+    panel = PANELS[name]
+    defaults = panel["fieldConfig"]["defaults"]  # type: ignore[index, call-overload]
+    assert panel["title"]
+    assert re.search(r"Bad: ", str(panel["description"]))
+    assert defaults["unit"] in UNITS  # type: ignore[index, call-overload, operator]
+    assert defaults["min"] == 0  # type: ignore[index, call-overload]
+    assert defaults["noValue"]  # type: ignore[index, call-overload]
+    assert panel["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
+
+
+def test_panels_do_not_lie_on_each_other() -> None:
+    taken: set[tuple[str, int, int]] = set()
+    for name, panel in PANELS.items():
+        grid: dict[str, int] = panel["gridPos"]  # type: ignore[assignment]
+        assert grid["x"] + grid["w"] <= 24
+        cells = {
+            (name.split(":")[0], x, y)
+            for x in range(grid["x"], grid["x"] + grid["w"])
+            for y in range(grid["y"], grid["y"] + grid["h"])
+        }
+        assert not cells & taken, name
+        taken |= cells
+
+
+def _selectors(node: object) -> Iterator[promql_parser.VectorSelector]:
+    if isinstance(node, promql_parser.VectorSelector):
+        yield node
+    elif isinstance(node, promql_parser.MatrixSelector):
+        yield node.vector_selector
+    for attribute in ("expr", "lhs", "rhs", "param"):
+        child = getattr(node, attribute, None)
+        if child is not None:
+            yield from _selectors(child)
+    for child in getattr(node, "args", None) or ():
+        yield from _selectors(child)
+
+
+def _known_labels() -> dict[str, set[str]]:
+    known = {family.full_name: set(family.labels) for family in FAMILIES}
+    slice_labels = {"node", "namespace", "pod", "container", "device_uuid", "tenant"}
+    return known | dict.fromkeys(RECORDED, slice_labels)
+
+
+def _plain(expression: str) -> str:
+    text = re.sub(r"\$__(rate_interval|range)", "5m", expression)
+    return re.sub(r"\$\w+", "x", text)
+
+
+def test_every_expression_uses_series_and_labels_that_exist() -> None:
+    known = _known_labels()
+    rules = [(rule.name, rule.expr) for group in groups() for rule in group.rules]
+    seen = 0
+    for name, expression in [*_expressions(), *rules]:
+        for selector in _selectors(promql_parser.parse(_plain(expression))):
+            assert selector.name in known, f"{name}: {selector.name}"
+            labels = {matcher.name for matcher in selector.matchers.matchers}
+            assert labels <= known[selector.name] | SERVER_LABELS, f"{name}: {labels}"
+            seen += 1
+    assert seen > 40
+
+
+def test_counters_stand_only_in_rate_or_increase() -> None:
+    for name, expression in _expressions():
+        for match in re.finditer(r"(\w+)\((slicemeter_\w+_total)", expression):
+            assert match[1] in {"rate", "increase"}, f"{name}: {match[0]}"
+        assert len(re.findall(r"_total\b", expression)) == len(
+            re.findall(r"(?:rate|increase)\(slicemeter_\w+_total", expression)
+        ), name
+
+
+def test_every_selector_of_a_dashboard_carries_the_cluster() -> None:
+    for name, expression in _expressions():
+        for selector in _selectors(promql_parser.parse(_plain(expression))):
+            assert "cluster" in {matcher.name for matcher in selector.matchers.matchers}, (
+                f"{name}: {selector}"
+            )
