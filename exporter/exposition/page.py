@@ -12,6 +12,10 @@ from dataclasses import dataclass
 
 from contract.catalogue import BY_NAME, Family
 
+NATIVE_FAMILIES = frozenset({"push_total", "facts_lost_total", "counters_restarted_total", "grant_seconds"})
+"""What prometheus-client's own counters and histograms count (`exporter/delivery/metrics.py`, the cluster
+role's histogram); a page that held them too would show them twice."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sample:
@@ -53,11 +57,13 @@ class PageBuilder:
 
         Raises:
             KeyError: For a name that the catalogue does not have.
-            ValueError: For a number of labels that is not the family's.
+            ValueError: For a number of labels that is not the family's, or a family kept natively.
         """
         if value is None:
             return
         family = BY_NAME[name]
+        if name in NATIVE_FAMILIES:
+            raise ValueError(f"{name} is counted in the registry, not on pages")
         values = tuple(labels)
         if len(values) != len(family.labels):
             raise ValueError(f"{name}: labels {values!r} do not match {family.labels!r}")

@@ -1,0 +1,109 @@
+"""The frame of a page: one registry, one collector over the board, and our own native metrics.
+
+A role makes one `Exposition` and registers its native counters and histograms in `exposition.registry`.
+Invariants: a family stands on a page once (the registry refuses a native metric with the name of a
+page family); collecting reads the board's newest page and touches no source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from prometheus_client import (
+    CollectorRegistry,
+    PlatformCollector,
+    ProcessCollector,
+    disable_created_metrics,
+)
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from contract.catalogue import Emitter, Family, families_of
+from exporter.exposition.page import NATIVE_FAMILIES, Board, FamilySamples
+
+# A `_created` series for each counter doubles the page and is in no catalogue.
+disable_created_metrics()  # type: ignore[no-untyped-call]
+
+
+class PageCollector(Collector):
+    """The families of the board's newest page, as prometheus-client's own types.
+
+    Emits, for each family that has samples, what the catalogue says of it:
+
+        # HELP slicemeter_slice_memory_used_bytes Memory in use by the slice's living processes.
+        # TYPE slicemeter_slice_memory_used_bytes gauge
+    """
+
+    def __init__(self, board: Board, emitter: Emitter) -> None:
+        self._board = board
+        self._emitter = emitter
+
+    def describe(self) -> Iterable[Metric]:
+        """Every family the role's pages may have, without samples."""
+        return [
+            _empty_metric(family)
+            for family in families_of(self._emitter)
+            if family.name not in NATIVE_FAMILIES
+        ]
+
+    def collect(self) -> Iterable[Metric]:
+        """The newest page; nothing before the first tick."""
+        page = self._board.latest()
+        return [] if page is None else [_metric(family) for family in page.families]
+
+
+class Exposition:
+    """Everything `/metrics` shows: the page first, then what the registry holds.
+
+    Attributes:
+        board: Where the sampler publishes its pages.
+        registry: Process, platform, and the native metrics that a role registers here. The page's
+            names are reserved in it, so a second family of one name is refused at registration.
+        everything: Page and registry together: what the stock encoders render.
+    """
+
+    def __init__(self, board: Board, emitter: Emitter) -> None:
+        page = PageCollector(board, emitter)
+        self.board = board
+        self.registry = CollectorRegistry()
+        self.registry.register(_Reserved(page))
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+        self.everything: Collector = _Chain((page, self.registry))
+
+
+class _Reserved(Collector):
+    """Takes the page's names in the registry and collects nothing there."""
+
+    def __init__(self, page: PageCollector) -> None:
+        self._page = page
+
+    def describe(self) -> Iterable[Metric]:
+        return self._page.describe()
+
+    def collect(self) -> Iterable[Metric]:
+        return ()
+
+
+class _Chain(Collector):
+    """Collectors one after the other."""
+
+    def __init__(self, collectors: Sequence[Collector]) -> None:
+        self._collectors = collectors
+
+    def collect(self) -> Iterable[Metric]:
+        for collector in self._collectors:
+            yield from collector.collect()
+
+
+def _empty_metric(family: Family) -> GaugeMetricFamily | CounterMetricFamily:
+    if family.type == "counter":
+        return CounterMetricFamily(family.full_name, family.help, labels=family.labels)
+    return GaugeMetricFamily(family.full_name, family.help, labels=family.labels)
+
+
+def _metric(family: FamilySamples) -> Metric:
+    metric = _empty_metric(family.family)
+    for sample in family.samples:
+        metric.add_metric(sample.labels, sample.value)
+    return metric

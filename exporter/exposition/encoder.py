@@ -1,0 +1,126 @@
+"""The fast encoder: a page as Prometheus text or OpenMetrics, byte-equal to `generate_latest`.
+
+In Python rendering is the cost of a scrape, not collecting (`reference/metering.md §9`). A series'
+`name{labels} ` does not change from page to page, so it is kept, and a page formats only values.
+Invariants: a page is rendered once per encoding however many scrapers ask; the kept prefixes are those
+of the newest page, so churn does not grow them; nothing here touches a source.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import zlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+from prometheus_client.utils import floatToGoString
+
+from contract.catalogue import Family
+from exporter.exposition.page import FamilySamples, Page
+
+if TYPE_CHECKING:
+    from zlib import _Compress
+
+Labels: TypeAlias = tuple[str, ...]
+
+_go_text: Callable[[float], str] = floatToGoString
+
+_GZIP_WINDOW = 31  # zlib's way to say: gzip header and trailer
+_GZIP_LEVEL = 1  # pages repeat themselves; more effort buys little and a scrape waits for it
+_GO_EXPONENT_FROM = 1e6  # Go writes an exponent from seven digits on, Python only from seventeen
+
+
+class PageEncoder:
+    """Renders pages; one for each server, shared by its threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._prefixes: dict[str, dict[Labels, str]] = {}
+        self._page: Page | None = None
+        self._bodies: list[str] = []
+        self._rendered: dict[bool, bytes] = {}
+        self._compressed: dict[bool, tuple[bytes, _Compress]] = {}
+
+    def render(self, page: Page, *, openmetrics: bool) -> bytes:
+        """The page's families as text; without the closing `# EOF`, since more families follow."""
+        with self._lock:
+            return self._render(page, openmetrics=openmetrics)
+
+    def render_gzip(self, page: Page, tail: bytes, *, openmetrics: bool) -> bytes:
+        """The same with `tail` behind it, as one gzip stream; the page's part is compressed once."""
+        with self._lock:
+            text = self._render(page, openmetrics=openmetrics)
+            if openmetrics not in self._compressed:
+                compressor = zlib.compressobj(_GZIP_LEVEL, wbits=_GZIP_WINDOW)
+                head = compressor.compress(text) + compressor.flush(zlib.Z_SYNC_FLUSH)
+                self._compressed[openmetrics] = (head, compressor)
+            head, compressor = self._compressed[openmetrics]
+            rest = compressor.copy()
+        return head + rest.compress(tail) + rest.flush()
+
+    def _render(self, page: Page, *, openmetrics: bool) -> bytes:
+        if page is not self._page:
+            self._take(page)
+        if openmetrics not in self._rendered:
+            parts: list[str] = []
+            for family, body in zip(page.families, self._bodies, strict=True):
+                parts.extend((_header(family.family, openmetrics=openmetrics), body))
+            self._rendered[openmetrics] = "".join(parts).encode()
+        return self._rendered[openmetrics]
+
+    def _take(self, page: Page) -> None:
+        """Format the samples, which look the same in both encodings."""
+        bodies: list[str] = []
+        prefixes: dict[str, dict[Labels, str]] = {}
+        for family in page.families:
+            name = family.family.name
+            prefixes[name], body = _body(family, self._prefixes.get(name, {}))
+            bodies.append(body)
+        self._prefixes = prefixes
+        self._bodies = bodies
+        self._rendered = {}
+        self._compressed = {}
+        self._page = page
+
+
+def _body(family: FamilySamples, known: dict[Labels, str]) -> tuple[dict[Labels, str], str]:
+    prefixes: dict[Labels, str] = {}
+    lines: list[str] = []
+    for sample in family.samples:
+        labels = sample.labels
+        prefix = known.get(labels)
+        if prefix is None:
+            prefix = _prefix(family.family, labels)
+        prefixes[labels] = prefix
+        value = sample.value
+        # NaN and infinities fail both comparisons and take the long way.
+        text = repr(value) if -_GO_EXPONENT_FROM < value < _GO_EXPONENT_FROM else _go_text(value)
+        lines.append(prefix + text)
+    lines.append("")
+    return prefixes, "\n".join(lines)
+
+
+def _prefix(family: Family, labels: Labels) -> str:
+    if not labels:
+        return family.full_name + " "
+    pairs = sorted(zip(family.labels, labels, strict=True))
+    text = ",".join(f'{name}="{_escape(value)}"' for name, value in pairs)
+    return f"{family.full_name}{{{text}}} "
+
+
+def _escape(value: str) -> str:
+    return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
+
+
+@functools.cache
+def _header(family: Family, *, openmetrics: bool) -> str:
+    """HELP and TYPE; OpenMetrics names a counter without `_total` and escapes quotes in help too."""
+    kind = "gauge" if family.type == "info" else family.type
+    name = family.full_name
+    text = family.help.replace("\\", r"\\").replace("\n", r"\n")
+    if openmetrics:
+        text = text.replace('"', r"\"")
+        if kind == "counter":
+            name = name.removesuffix("_total")
+    return f"# HELP {name} {text}\n# TYPE {name} {kind}\n"

@@ -1,0 +1,497 @@
+"""Every setting of both roles, defined once: its name makes the flag, the variable and the TOML key.
+
+A setting `push_interval_seconds` is `--push-interval-seconds`, `SLICEMETER_PUSH_INTERVAL_SECONDS` and
+the key `push_interval_seconds` of the file given with `--config`. Invariant: the first place that
+names it wins, in the order flag, environment, file, default; whatever is wrong ends in one line that
+says which setting, where it was read and what would be right. Nothing here opens a socket or a source.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, Literal, NoReturn, TypeAlias, TypeVar
+from urllib.parse import urlsplit
+
+from contract.ids import ClusterCode
+from exporter.errors import ExporterError
+from exporter.kube.access import KubeAccess
+
+T = TypeVar("T")
+
+ENV_PREFIX = "SLICEMETER_"
+SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+
+class SettingsError(ExporterError):
+    """A setting is missing, unknown, or has a value that cannot be; `detail` is the line to print."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__("bad_setting", detail)
+
+    def __str__(self) -> str:
+        return self.detail
+
+
+@dataclass(frozen=True, slots=True)
+class Setting(Generic[T]):
+    """One setting, wherever it comes from.
+
+    Attributes:
+        name: The TOML key; flag and environment variable follow from it.
+        help: One line for `--help` and the docs.
+        default: As text, as a user would write it; None = required, "" = not set.
+        parse: From text to the value; raises ValueError that says what would be right.
+        also_env: A variable of the field's own that is read when ours is not set.
+    """
+
+    name: str
+    help: str
+    default: str | None
+    parse: Callable[[str], T]
+    also_env: str | None = None
+
+    @property
+    def flag(self) -> str:
+        """The command-line flag."""
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def env(self) -> str:
+        """The environment variable."""
+        return ENV_PREFIX + self.name.upper()
+
+
+# -- parsers: text to value ---------------------------------------------------------------------
+
+
+def _cluster_code(text: str) -> ClusterCode:
+    if not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", text):
+        raise ValueError("give the cluster's code in accounting: up to 63 of a-z, 0-9 and -")
+    return ClusterCode(text)
+
+
+def _word(text: str) -> str:
+    if not text.strip():
+        raise ValueError("it must not be empty")
+    return text.strip()
+
+
+def _words(text: str) -> tuple[str, ...]:
+    words = tuple(word.strip() for word in text.split(",") if word.strip())
+    if not words:
+        raise ValueError("give at least one, separated by commas")
+    return words
+
+
+def _path(text: str) -> Path:
+    return Path(_word(text))
+
+
+def _optional_path(text: str) -> Path | None:
+    return Path(text.strip()) if text.strip() else None
+
+
+def _paths(text: str) -> tuple[Path, ...]:
+    return tuple(Path(word) for word in _words(text))
+
+
+def _optional_url(text: str) -> str | None:
+    return _url(text) if text.strip() else None
+
+
+def _url(text: str) -> str:
+    address = text.strip().rstrip("/")
+    parts = urlsplit(address)
+    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
+        raise ValueError("give an address like https://host:port")
+    try:
+        _ = parts.port
+    except ValueError as error:
+        raise ValueError("give a port between 0 and 65535") from error
+    return address
+
+
+def _port(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) > 65_535:
+        raise ValueError("give a port between 0 and 65535 (0 = any free one)")
+    return int(text)
+
+
+def _seconds(low: float, high: float) -> Callable[[str], float]:
+    def parse(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = float("nan")
+        if not low <= value <= high:
+            raise ValueError(f"give seconds between {low:g} and {high:g}")
+        return value
+
+    return parse
+
+
+TenantSource: TypeAlias = Literal["pod-label", "namespace-label", "namespace"]
+
+
+@dataclass(frozen=True, slots=True)
+class TenantRule:
+    """One place a tenant key may come from; `key` is the label's key, empty for `namespace`."""
+
+    source: TenantSource
+    key: str = ""
+
+
+def _tenant_rules(text: str) -> tuple[TenantRule, ...]:
+    rules = []
+    for word in _words(text):
+        source, _, key = word.partition(":")
+        if source == "namespace" and not key:
+            rules.append(TenantRule("namespace"))
+        elif source == "pod-label" and key:
+            rules.append(TenantRule("pod-label", key))
+        elif source == "namespace-label" and key:
+            rules.append(TenantRule("namespace-label", key))
+        else:
+            raise ValueError(f'"{word}" is none of pod-label:KEY, namespace-label:KEY, namespace')
+    return tuple(rules)
+
+
+# -- the settings -------------------------------------------------------------------------------
+
+CLUSTER = Setting("cluster", "the cluster's code in accounting", None, _cluster_code)
+LISTEN_HOST = Setting("listen_host", "address to serve metrics on", "0.0.0.0", _word)  # noqa: S104 - Prometheus must reach it
+LISTEN_PORT = Setting("listen_port", "port to serve metrics on; 0 = any free one", "9476", _port)
+KUBE_API_URL = Setting(
+    "kube_api_url", "address of the Kubernetes API", "https://kubernetes.default.svc", _url
+)
+KUBE_CA_FILE = Setting(
+    "kube_ca_file",
+    "CA of the Kubernetes API; empty = the system's",
+    f"{SERVICE_ACCOUNT}/ca.crt",
+    _optional_path,
+)
+KUBE_TOKEN_FILE = Setting(
+    "kube_token_file",
+    "token for the Kubernetes API, read again when replaced; empty = none",
+    f"{SERVICE_ACCOUNT}/token",
+    _optional_path,
+)
+ACCOUNTING_URL = Setting(
+    "accounting_url", "where facts go, like https://host:port; empty = nowhere", "", _optional_url
+)
+ACCOUNTING_TOKEN_FILE = Setting(
+    "accounting_token_file", "token for accounting, read again for each request", "", _optional_path
+)
+ACCOUNTING_CA_FILE = Setting(
+    "accounting_ca_file", "CA of accounting; empty = the system's", "", _optional_path
+)
+PUSH_INTERVAL_SECONDS = Setting(
+    "push_interval_seconds",
+    "how often confirmations and growing usage are sent (starts and ends go at once)",
+    "300",
+    _seconds(1, 3_600),
+)
+STATE_FILE = Setting(
+    "state_file", "running counters and unsent facts (SQLite)", "/var/lib/slicemeter/state.db", _path
+)
+TENANT_FROM = Setting(
+    "tenant_from",
+    "where the tenant key comes from, first hit wins: pod-label:KEY, namespace-label:KEY, namespace",
+    "namespace-label:capsule.clastix.io/tenant,namespace",
+    _tenant_rules,
+)
+RESOURCE_COUNT = Setting("resource_count", "resource name of HAMi's slice count", "nvidia.com/gpu", _word)
+RESOURCE_MEMORY = Setting(
+    "resource_memory", "resource name of a slice's memory in MiB", "nvidia.com/gpumem", _word
+)
+RESOURCE_MEMORY_PERCENTAGE = Setting(
+    "resource_memory_percentage",
+    "resource name of a slice's memory in percent",
+    "nvidia.com/gpumem-percentage",
+    _word,
+)
+RESOURCE_CORES = Setting(
+    "resource_cores", "resource name of a slice's cores in percent", "nvidia.com/gpucores", _word
+)
+SCHEDULER_NAMES = Setting("scheduler_names", "names of HAMi's schedulers", "hami-scheduler", _words)
+ENDED_KEEP_SECONDS = Setting(
+    "ended_keep_seconds",
+    "how long an ended slice's counters stay on the page; at least two scrape intervals",
+    "120",
+    _seconds(0, 3_600),
+)
+
+NODE_NAME = Setting("node_name", "name of this node", None, _word, also_env="NODE_NAME")
+CONTAINER_ROOTS = Setting(
+    "container_roots", "folders with HAMi's container directories", "/usr/local/vgpu/containers", _paths
+)
+PROC_ROOT = Setting(
+    "proc_root", "the host's /proc, to find a process's container; empty = none", "/proc", _optional_path
+)
+SAMPLE_INTERVAL_SECONDS = Setting(
+    "sample_interval_seconds", "how often sources are read", "1", _seconds(0.2, 10)
+)
+MIG_LOCK_FILE = Setting(
+    "mig_lock_file",
+    "while this file exists HAMi re-slices cards, and NVML is let go",
+    "/tmp/hami/hami-mig-apply.lock",  # noqa: S108 - HAMi's path
+    _path,
+)
+
+LOCK_TIMEOUT_SECONDS = Setting(
+    "lock_timeout_seconds", "age at which HAMi breaks a node lock", "300", _seconds(1, 86_400)
+)
+
+COMMON_SETTINGS: tuple[Setting[Any], ...] = (
+    CLUSTER,
+    LISTEN_HOST,
+    LISTEN_PORT,
+    KUBE_API_URL,
+    KUBE_CA_FILE,
+    KUBE_TOKEN_FILE,
+    ACCOUNTING_URL,
+    ACCOUNTING_TOKEN_FILE,
+    ACCOUNTING_CA_FILE,
+    PUSH_INTERVAL_SECONDS,
+    STATE_FILE,
+    TENANT_FROM,
+    RESOURCE_COUNT,
+    RESOURCE_MEMORY,
+    RESOURCE_MEMORY_PERCENTAGE,
+    RESOURCE_CORES,
+    SCHEDULER_NAMES,
+    ENDED_KEEP_SECONDS,
+)
+NODE_SETTINGS: tuple[Setting[Any], ...] = (
+    *COMMON_SETTINGS,
+    NODE_NAME,
+    CONTAINER_ROOTS,
+    PROC_ROOT,
+    SAMPLE_INTERVAL_SECONDS,
+    MIG_LOCK_FILE,
+)
+CLUSTER_SETTINGS: tuple[Setting[Any], ...] = (*COMMON_SETTINGS, LOCK_TIMEOUT_SECONDS)
+
+
+# -- what the roles get -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AccountingAccess:
+    """Where facts go and with which token; `token_file` is read again for each request."""
+
+    url: str
+    token_file: Path | None = None
+    ca_file: Path | None = None
+    push_interval_seconds: float = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceNames:
+    """The resource names a pod asks for GPU slices with."""
+
+    count: str = "nvidia.com/gpu"
+    memory_mib: str = "nvidia.com/gpumem"
+    memory_percent: str = "nvidia.com/gpumem-percentage"
+    core_percent: str = "nvidia.com/gpucores"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommonSettings:
+    """What both roles need; `accounting` is None when facts go nowhere, `once` = one tick, then end."""
+
+    cluster: ClusterCode
+    kube: KubeAccess
+    state_file: Path
+    listen_host: str = "0.0.0.0"  # noqa: S104 - Prometheus must reach it
+    listen_port: int = 9476
+    accounting: AccountingAccess | None = None
+    tenant_from: tuple[TenantRule, ...] = (
+        TenantRule("namespace-label", "capsule.clastix.io/tenant"),
+        TenantRule("namespace"),
+    )
+    resources: ResourceNames = ResourceNames()
+    scheduler_names: tuple[str, ...] = ("hami-scheduler",)
+    ended_keep_seconds: float = 120.0
+    once: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSettings(CommonSettings):
+    """The node role's settings; `proc_root` None = processes are not looked up."""
+
+    node_name: str
+    container_roots: tuple[Path, ...] = (Path("/usr/local/vgpu/containers"),)
+    proc_root: Path | None = Path("/proc")
+    sample_interval_seconds: float = 1.0
+    mig_lock_file: Path = Path("/tmp/hami/hami-mig-apply.lock")  # noqa: S108 - HAMi's path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSettings(CommonSettings):
+    """The cluster role's settings."""
+
+    lock_timeout_seconds: float = 300.0
+
+
+def load_node_settings(argv: Sequence[str], environ: Mapping[str, str]) -> NodeSettings:
+    """Settings of `slicemeter exporter node`.
+
+    Raises:
+        SettingsError: With the one line to print. `--help` prints and exits, as argparse does.
+    """
+    given = _collect("node", NODE_SETTINGS, argv, environ)
+    return NodeSettings(
+        **_common(given),
+        node_name=given.value(NODE_NAME),
+        container_roots=given.value(CONTAINER_ROOTS),
+        proc_root=given.value(PROC_ROOT),
+        sample_interval_seconds=given.value(SAMPLE_INTERVAL_SECONDS),
+        mig_lock_file=given.value(MIG_LOCK_FILE),
+    )
+
+
+def load_cluster_settings(argv: Sequence[str], environ: Mapping[str, str]) -> ClusterSettings:
+    """Settings of `slicemeter exporter cluster`.
+
+    Raises:
+        SettingsError: With the one line to print. `--help` prints and exits, as argparse does.
+    """
+    given = _collect("cluster", CLUSTER_SETTINGS, argv, environ)
+    return ClusterSettings(**_common(given), lock_timeout_seconds=given.value(LOCK_TIMEOUT_SECONDS))
+
+
+# -- reading ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """A setting's text and the place where it was read, for the error line."""
+
+    text: str
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """What was given, by setting name; `once` is a way of running, so it has a flag only."""
+
+    texts: Mapping[str, _Text]
+    role: str
+    once: bool
+
+    def value(self, setting: Setting[T]) -> T:
+        given = self.texts.get(setting.name)
+        if given is None:
+            if setting.default is None:
+                raise SettingsError(
+                    f"exporter {self.role}: {setting.name} is not set; give {setting.flag}, "
+                    f"{setting.also_env or setting.env} or the key {setting.name} in the file of --config"
+                )
+            given = _Text(setting.default, "default")
+        try:
+            return setting.parse(given.text)
+        except ValueError as error:
+            raise SettingsError(
+                f'exporter {self.role}: {setting.name} = "{given.text}" ({given.place}): {error}'
+            ) from error
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse, but an error is ours to word: one line, no usage text."""
+
+    def error(self, message: str) -> NoReturn:
+        raise SettingsError(f"{self.prog}: {message}; {self.prog} --help lists the flags")
+
+
+def _collect(
+    role: str, settings: Sequence[Setting[Any]], argv: Sequence[str], environ: Mapping[str, str]
+) -> _Given:
+    parser = _Parser(
+        prog=f"slicemeter exporter {role}",
+        description="Each setting is a flag, a variable, or a key of the --config file (TOML); "
+        "the first of these that names it wins.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--config", metavar="FILE", help="TOML file with settings [SLICEMETER_CONFIG]")
+    parser.add_argument("--once", action="store_true", help="one tick, print the page, end")
+    for setting in settings:
+        default = "required" if setting.default is None else f"default: {setting.default or 'none'}"
+        text = f"{setting.help} [{setting.env}; {default}]".replace("%", "%%")
+        parser.add_argument(setting.flag, metavar="VALUE", help=text)
+    flags = vars(parser.parse_args(list(argv)))
+    texts = _from_file(flags["config"] or environ.get(ENV_PREFIX + "CONFIG"), settings)
+    for setting in settings:
+        variables = [setting.env] if setting.also_env is None else [setting.env, setting.also_env]
+        found = next((name for name in variables if name in environ), None)
+        if found is not None:
+            texts[setting.name] = _Text(environ[found], found)
+        if flags[setting.name] is not None:
+            texts[setting.name] = _Text(flags[setting.name], setting.flag)
+    return _Given(texts, role, flags["once"])
+
+
+def _from_file(path: str | None, settings: Sequence[Setting[Any]]) -> dict[str, _Text]:
+    if path is None:
+        return {}
+    try:
+        table = tomllib.loads(Path(path).read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        reason = str(error.strerror) if isinstance(error, OSError) else str(error)
+        raise SettingsError(f"config file {path}: cannot be read as TOML: {reason}") from error
+    known = {setting.name for setting in settings}
+    for key in table:
+        if key not in known:
+            raise SettingsError(
+                f'config file {path}: unknown key "{key}"; known are: {", ".join(sorted(known))}'
+            )
+    return {key: _Text(_text_of(key, value, path), path) for key, value in table.items()}
+
+
+def _text_of(key: str, value: object, path: str) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return str(value)
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return ",".join(value)
+    raise SettingsError(f"config file {path}: {key} must be text, a number or a list of texts")
+
+
+def _common(given: _Given) -> dict[str, Any]:
+    url = given.value(ACCOUNTING_URL)
+    accounting = None
+    if url is not None:
+        accounting = AccountingAccess(
+            url,
+            given.value(ACCOUNTING_TOKEN_FILE),
+            given.value(ACCOUNTING_CA_FILE),
+            given.value(PUSH_INTERVAL_SECONDS),
+        )
+    return {
+        "cluster": given.value(CLUSTER),
+        "kube": KubeAccess(
+            api_url=given.value(KUBE_API_URL),
+            ca_file=given.value(KUBE_CA_FILE),
+            token_file=given.value(KUBE_TOKEN_FILE),
+        ),
+        "state_file": given.value(STATE_FILE),
+        "listen_host": given.value(LISTEN_HOST),
+        "listen_port": given.value(LISTEN_PORT),
+        "accounting": accounting,
+        "tenant_from": given.value(TENANT_FROM),
+        "resources": ResourceNames(
+            given.value(RESOURCE_COUNT),
+            given.value(RESOURCE_MEMORY),
+            given.value(RESOURCE_MEMORY_PERCENTAGE),
+            given.value(RESOURCE_CORES),
+        ),
+        "scheduler_names": given.value(SCHEDULER_NAMES),
+        "ended_keep_seconds": given.value(ENDED_KEEP_SECONDS),
+        "once": given.once,
+    }
