@@ -1,0 +1,111 @@
+"""Which objects to watch and how to read one: a path, a selector, a type.
+
+Invariant: one object that cannot be read costs that object alone. What can still be known of it (its
+UID) is kept, so that it is not taken for gone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Generic, Protocol, TypeVar
+
+import msgspec
+
+from exporter.kube.client import JSON
+from exporter.kube.objects import Event, Meta, Namespace, Node, Pod
+
+
+class HasMeta(Protocol):
+    """Any Kubernetes object."""
+
+    @property
+    def metadata(self) -> Meta:
+        """Its metadata."""
+
+
+T = TypeVar("T", bound=HasMeta)
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """An object we could not decode; `uid` is empty when not even that could be read."""
+
+    uid: str
+    detail: str
+
+
+class _Identity(msgspec.Struct, rename="camel"):
+    uid: str = ""
+    resource_version: str = ""
+
+
+class _Identified(msgspec.Struct):
+    metadata: _Identity
+
+
+@dataclass(frozen=True)
+class Resource(Generic[T]):
+    """A collection of the API server.
+
+    Attributes:
+        name: What logs and health series call it.
+        path: e.g. `/api/v1/pods`.
+        object_type: The struct to decode into.
+        field_selector: Which objects, by the server's own selection.
+        is_metadata_only: Ask for `PartialObjectMetadata`: nothing but metadata is transferred.
+    """
+
+    name: str
+    path: str
+    object_type: type[T]
+    field_selector: str = ""
+    is_metadata_only: bool = False
+
+    @cached_property
+    def _decoder(self) -> msgspec.json.Decoder[T]:
+        return msgspec.json.Decoder(self.object_type)
+
+    def accept(self, *, is_list: bool) -> str:
+        """The Accept header; a server that cannot convert answers with the full objects."""
+        if not self.is_metadata_only:
+            return JSON
+        kind = "PartialObjectMetadataList" if is_list else "PartialObjectMetadata"
+        return f"{JSON};as={kind};g=meta.k8s.io;v=v1,{JSON}"
+
+    def decode(self, raw: msgspec.Raw) -> T | Unreadable:
+        """An object, or what is left of it."""
+        try:
+            return self._decoder.decode(raw)
+        except msgspec.MsgspecError as error:
+            identity = identity_of(raw)
+            return Unreadable(identity.uid, str(error))
+
+
+def identity_of(raw: msgspec.Raw) -> _Identity:
+    """UID and version of an object, empty where they cannot be read."""
+    try:
+        return msgspec.json.decode(raw, type=_Identified).metadata
+    except msgspec.MsgspecError:
+        return _Identity()
+
+
+def pods(node_name: str | None = None) -> Resource[Pod]:
+    """All pods, or those bound to one node (what is transferred does not grow with the cluster)."""
+    selector = f"spec.nodeName={node_name}" if node_name else ""
+    return Resource("pods", "/api/v1/pods", Pod, selector)
+
+
+def nodes(name: str | None = None) -> Resource[Node]:
+    """All nodes, or one."""
+    return Resource("nodes", "/api/v1/nodes", Node, f"metadata.name={name}" if name else "")
+
+
+def namespaces() -> Resource[Namespace]:
+    """All namespaces, metadata only."""
+    return Resource("namespaces", "/api/v1/namespaces", Namespace, is_metadata_only=True)
+
+
+def events(field_selector: str = "") -> Resource[Event]:
+    """Events of all namespaces, e.g. with `involvedObject.kind=Pod`."""
+    return Resource("events", "/api/v1/events", Event, field_selector)
