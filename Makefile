@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-once test test-slow test-all check format bench lock clean
+.PHONY: help demo demo-once test test-slow test-all check format docs bench lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -44,6 +44,9 @@ check: $(STAMP) ## format, lint, types, layers, then the tests
 format: $(STAMP) ## format and mend what can be mended
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
+
+docs: $(STAMP) ## write the pages that are made from the code
+	@$(BIN)/python -c 'from pathlib import Path; from contract.metrics_page import metrics_page; Path("docs/metrics.md").write_text(metrics_page(), encoding="utf-8")'
 
 bench: $(STAMP) ## measure what we claim about speed, as ratios
 	@for program in benchmarks/bench_*.py; do $(BIN)/python $$program || exit 1; done

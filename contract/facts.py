@@ -81,6 +81,7 @@ class AllocationFact(_Fact, frozen=True, kw_only=True, tag="allocation"):
 
     @property
     def slice_key(self) -> SliceKey:
+        """The slice that the fact speaks of."""
         return SliceKey(self.cluster, self.pod_uid, self.container, self.device_uuid)
 
 
@@ -150,6 +151,7 @@ class _ContainerUse(_Use, frozen=True, kw_only=True):
 
     @property
     def slice_key(self) -> SliceKey:
+        """The slice that the fact speaks of."""
         return SliceKey(self.cluster, self.pod_uid, self.container, self.device_uuid)
 
 

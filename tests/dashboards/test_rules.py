@@ -178,9 +178,7 @@ def test_a_victim_whose_time_is_unknown_is_no_witness(alerts_firing: Check) -> N
 @pytest.mark.parametrize("busy", [None, 0.80], ids=["no busy figure", "room left"])
 def test_a_card_that_is_not_full_starves_nobody(alerts_firing: Check, busy: float | None) -> None:
     series = [*AGGRESSOR.series(), *VICTIM.series(), *_card(busy)]
-    alerts_firing(
-        "SlicemeterNoisyNeighbour", FIRING_AT, [*AGGRESSOR.series(), *VICTIM.series(), *_card(busy)], []
-    )
+    alerts_firing("SlicemeterNoisyNeighbour", FIRING_AT, series, [])
 
 
 def test_equal_names_in_another_cluster_are_another_card(alerts_firing: Check) -> None:
