@@ -162,7 +162,15 @@ class LedgerLine(Base):
     __tablename__ = "ledger_line"
     __table_args__ = (
         UniqueConstraint(
-            "account", "period_id", "tenant_id", "kind", "sku", "resource_key", "charge_from_ms", "revision"
+            "account",
+            "period_id",
+            "tenant_id",
+            "kind",
+            "sku",
+            "resource_key",
+            "charge_from_ms",
+            "revision",
+            name="uq_ledger_line_grain",
         ),
         one_of("kind", "usage", "energy", "idle", "unallocated"),
         CheckConstraint("charge_from_ms < charge_to_ms", name="interval"),

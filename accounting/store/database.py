@@ -14,7 +14,7 @@ from sqlalchemy import Connection, create_engine, event
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.orm import Session
-from sqlalchemy.pool import ConnectionPoolEntry
+from sqlalchemy.pool import ConnectionPoolEntry, NullPool
 
 from accounting.store.errors import StoreError
 
@@ -65,6 +65,20 @@ class Database:
         with Session(self._writer) as session, session.begin():
             yield session
 
+    @contextmanager
+    def migrating(self) -> Iterator[Connection]:
+        """A connection of its own for alembic, with foreign keys off.
+
+        A table that is rebuilt is dropped on the way, and SQLite would take the rows that point at it
+        along; the switch has no effect inside a transaction, so it is thrown when connecting.
+        """
+        engine = create_engine(self.engine.url, poolclass=NullPool, execution_options={_WRITES: True})
+        event.listen(engine, "connect", _prepare_connection)
+        event.listen(engine, "connect", _foreign_keys_off)
+        event.listen(engine, "begin", _begin)
+        with engine.connect() as connection:
+            yield connection
+
     def close(self) -> None:
         """Let every pooled connection go."""
         self.engine.dispose()
@@ -79,6 +93,10 @@ def _prepare_connection(connection: sqlite3.Connection, _entry: ConnectionPoolEn
     cursor.execute("PRAGMA synchronous = FULL")
     cursor.execute("PRAGMA foreign_keys = ON")
     cursor.close()
+
+
+def _foreign_keys_off(connection: sqlite3.Connection, _entry: ConnectionPoolEntry) -> None:
+    connection.execute("PRAGMA foreign_keys = OFF")
 
 
 def _begin(connection: Connection) -> None:

@@ -108,13 +108,16 @@ class NodeState(Base):
 
 
 class _Hour:
-    """What every measurement within a UTC hour has."""
+    """What every measurement within a UTC hour has.
 
-    cluster: Mapped[Code] = mapped_column(primary_key=True)
-    hour_ms: Mapped[Ms] = mapped_column(primary_key=True)
-    epoch: Mapped[Name] = mapped_column(primary_key=True)
+    The sort order puts cluster and hour first in every table and its key, so that inserts of a cluster
+    touch the newest pages only.
+    """
+
+    cluster: Mapped[Code] = mapped_column(primary_key=True, sort_order=-4)
+    hour_ms: Mapped[Ms] = mapped_column(primary_key=True, sort_order=-3)
+    epoch: Mapped[Name] = mapped_column(primary_key=True, sort_order=-1)
     revision: Mapped[int]
-    node_uid: Mapped[Name]
     from_ms: Mapped[Ms]
     to_ms: Mapped[Ms]
     covered_ms: Mapped[int]
@@ -124,6 +127,7 @@ class _Hour:
 class _ContainerHour(_Hour):
     """What a container used of a device in an hour."""
 
+    node_uid: Mapped[Name]
     unknown_ms: Mapped[int]
     sm_ppm_ms: Mapped[int]
     sm_down_ppm_ms: Mapped[int]
@@ -162,7 +166,7 @@ class UsageFact(_ContainerHour, Base):
         Index(None, "cluster", "ingest_seq"),
     )
 
-    allocation_id: Mapped[uuid.UUID] = mapped_column(primary_key=True)
+    allocation_id: Mapped[uuid.UUID] = mapped_column(primary_key=True, sort_order=-2)
     pod_uid: Mapped[Name]
     container: Mapped[Name]
     device_uuid: Mapped[Name]
@@ -179,9 +183,9 @@ class UnallocatedFact(_ContainerHour, Base):
         Index(None, "cluster", "ingest_seq"),
     )
 
-    pod_uid: Mapped[Name] = mapped_column(primary_key=True)
-    container: Mapped[Name] = mapped_column(primary_key=True)
-    device_uuid: Mapped[Name] = mapped_column(primary_key=True)
+    pod_uid: Mapped[Name] = mapped_column(primary_key=True, sort_order=-2)
+    container: Mapped[Name] = mapped_column(primary_key=True, sort_order=-2)
+    device_uuid: Mapped[Name] = mapped_column(primary_key=True, sort_order=-2)
     namespace: Mapped[Name]
     pod: Mapped[Name]
     tenant_key: Mapped[Name]
@@ -206,8 +210,8 @@ class DeviceFact(_Hour, Base):
         Index(None, "cluster", "ingest_seq"),
     )
 
-    node_uid: Mapped[Name] = mapped_column(primary_key=True)
-    device_uuid: Mapped[Name] = mapped_column(primary_key=True)
+    node_uid: Mapped[Name] = mapped_column(primary_key=True, sort_order=-2)
+    device_uuid: Mapped[Name] = mapped_column(primary_key=True, sort_order=-2)
     busy_ppm_ms: Mapped[int]
     energy_mj: Mapped[int]
     energy_idle_mj: Mapped[int]
