@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from accounting.errors import AccountingError
 
-class StoreError(Exception):
+
+class StoreError(AccountingError):
     """A database that cannot be used as it is; the message says what to do."""

@@ -1,0 +1,62 @@
+"""The accounting commands: a table of them, each in a module that is imported when it is called."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+from accounting.errors import AccountingError
+
+COMMANDS = {
+    "serve": "run the service: facts in, ledger and statements out",
+    "migrate": "make the database, or bring it to the schema of this program",
+    "cluster": "the clusters that report",
+    "account": "the accounts that get statements",
+    "token": "who may report and who may read",
+    "tenant": "the tree of tenants",
+    "price": "prices by SKU and GPU model",
+    "rate": "rate the open periods now",
+    "verify": "check a period: identities, sums, recomputed against stored",
+    "statement": "a tenant's month: table, CSV, JSON or HTML",
+    "usage": "what slices held and used",
+    "cost": "what it cost, by tenant",
+    "capacity": "what was there: charged, idle, down",
+}
+"""Name to help text; the module has the command's name and a `main(argv) -> int`."""
+
+
+def usage() -> str:
+    """The text of `slicemeter accounting --help`."""
+    width = max(len(name) for name in COMMANDS)
+    lines = [f"  {name:<{width}}  {text}" for name, text in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: slicemeter accounting COMMAND …",
+            "",
+            "Keeps allocations and usage, and turns them into a ledger that closes.",
+            "",
+            *lines,
+            "",
+            "slicemeter accounting COMMAND --help tells more.",
+        ]
+    )
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run one accounting command; returns the process's exit code."""
+    if not argv or argv[0] in {"-h", "--help", "help"}:
+        print(usage())
+        return 0
+    name, *rest = argv
+    if name not in COMMANDS:
+        print(
+            f'slicemeter accounting: no command "{name}"; there are: {", ".join(COMMANDS)}', file=sys.stderr
+        )
+        return 2
+    module = importlib.import_module(f"slicemeter.accounting.{name}")
+    try:
+        return int(module.main(rest))
+    except AccountingError as error:
+        print(f"slicemeter accounting {name}: {error}", file=sys.stderr)
+        return 2

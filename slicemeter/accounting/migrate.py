@@ -1,0 +1,24 @@
+"""`slicemeter accounting migrate`: make the database, or bring it to the schema of this program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from accounting.store.database import Database
+from accounting.store.migrate import current_revision, upgrade
+from slicemeter.accounting.options import parser
+
+
+def main(argv: Sequence[str]) -> int:
+    """Migrate; saying so, also when there was nothing to do."""
+    arguments = parser("migrate", "Make the database, or bring it to the schema of this program.").parse_args(
+        argv
+    )
+    database = Database(arguments.database)
+    before = current_revision(database)
+    upgrade(database)
+    after = current_revision(database)
+    done = "is up to date" if before == after else "was made" if before is None else f"was at {before}"
+    print(f'database "{arguments.database}" {done}: schema {after}')
+    database.close()
+    return 0

@@ -1,0 +1,80 @@
+"""Options and manners that all accounting commands share.
+
+Invariant: what a user got wrong ends in exit code 2 and one line on stderr, never in a traceback.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import NoReturn
+
+import msgspec
+
+from accounting.store.database import DEFAULT_URL, Database
+from accounting.store.migrate import require_current
+
+DATABASE_VARIABLE = "SLICEMETER_DATABASE"
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that complains in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print what is wrong and where help is, then exit with 2."""
+        print(f"{self.prog}: {message}; see: {self.prog} --help", file=sys.stderr)
+        raise SystemExit(2)
+
+
+def parser(command: str, description: str) -> Parser:
+    """The parser of one accounting command, with the option that names the database."""
+    made = Parser(prog=f"slicemeter accounting {command}", description=description, allow_abbrev=False)
+    add_database_option(made)
+    return made
+
+
+def add_database_option(target: argparse.ArgumentParser) -> None:
+    """Add `--database`."""
+    target.add_argument(
+        "--database",
+        metavar="URL",
+        default=os.environ.get(DATABASE_VARIABLE) or DEFAULT_URL,
+        help=f"where the books are; default: {DATABASE_VARIABLE}, else {DEFAULT_URL}",
+    )
+
+
+@contextmanager
+def opened(arguments: argparse.Namespace) -> Iterator[Database]:
+    """The database of `--database`, checked to have the schema of this program.
+
+    Raises:
+        StoreError: It cannot be used; the message says how to go on.
+    """
+    database = Database(arguments.database)
+    try:
+        require_current(database)
+        yield database
+    finally:
+        database.close()
+
+
+def now_ms() -> int:
+    """The real clock, in Unix milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+def print_json(value: object) -> None:
+    """Print one JSON object, its keys in the order in which they were built."""
+    print(msgspec.json.encode(value).decode())
+
+
+def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print columns as wide as their widest cell."""
+    table = [tuple(headings), *(tuple(row) for row in rows)]
+    widths = [max(len(row[column]) for row in table) for column in range(len(headings))]
+    for row in table:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
