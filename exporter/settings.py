@@ -12,13 +12,14 @@ import argparse
 import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Literal, NoReturn, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 from contract.ids import ClusterCode
 from exporter.errors import ExporterError
+from exporter.hami.resources import ResourceNames
 from exporter.kube.access import KubeAccess
 
 T = TypeVar("T")
@@ -291,16 +292,6 @@ class AccountingAccess:
     push_interval_seconds: float = 300.0
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceNames:
-    """The resource names a pod asks for GPU slices with."""
-
-    count: str = "nvidia.com/gpu"
-    memory_mib: str = "nvidia.com/gpumem"
-    memory_percent: str = "nvidia.com/gpumem-percentage"
-    core_percent: str = "nvidia.com/gpucores"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommonSettings:
     """What both roles need; `accounting` is None when facts go nowhere, `once` = one tick, then end."""
@@ -315,7 +306,7 @@ class CommonSettings:
         TenantRule("namespace-label", "capsule.clastix.io/tenant"),
         TenantRule("namespace"),
     )
-    resources: ResourceNames = ResourceNames()
+    resources: ResourceNames = field(default_factory=ResourceNames)
     scheduler_names: tuple[str, ...] = ("hami-scheduler",)
     ended_keep_seconds: float = 120.0
     once: bool = False
