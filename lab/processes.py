@@ -1,0 +1,173 @@
+"""The programs the demo runs beside itself: started, watched, killed and stopped by pid.
+
+Each writes to a log of its own. Invariant: whatever happens, a program started here is ended here, and
+one that dies on its own is reported by name with the last lines of its log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+TAIL_LINES = 15
+STOP_WITHIN_S = 10.0
+
+
+class LabError(Exception):
+    """The laboratory cannot go on; the text names the part, what happened, and where to look."""
+
+
+class Program:
+    """One child process, which may be started again under the same name.
+
+    Args:
+        name: How it is called in messages, `node lab-a`.
+        argv: Its command line.
+        log_path: Where its output goes; a second start appends.
+        environ: Its environment; None: ours.
+    """
+
+    def __init__(
+        self, name: str, argv: Sequence[str], log_path: Path, environ: Mapping[str, str] | None = None
+    ) -> None:
+        self.name = name
+        self.log_path = log_path
+        self._argv = list(argv)
+        self._environ = dict(os.environ if environ is None else environ)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The pid while it runs."""
+        return self._process.pid if self._process is not None and self._process.poll() is None else None
+
+    def start(self) -> None:
+        """Start it (again)."""
+        if self.pid is not None:
+            raise LabError(f"{self.name} runs already, as pid {self.pid}")
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(  # noqa: S603 - our own command line
+                self._argv,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=self._environ,
+                start_new_session=True,  # Ctrl-C in the terminal is ours to pass on
+            )
+
+    def kill(self) -> None:
+        """`kill -9`: it gets no chance to say goodbye."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def check(self) -> None:
+        """Raise `LabError` if it died although nobody stopped it."""
+        if self._process is not None and self._process.poll() is not None:
+            raise LabError(
+                f"{self.name} ended by itself with exit code {self._process.returncode}; "
+                f"the end of its log {self.log_path}:\n{self.tail()}"
+            )
+
+    def tail(self) -> str:
+        """The last lines of its log."""
+        with contextlib.suppress(OSError):
+            lines = self.log_path.read_text("utf-8", "replace").splitlines()
+            return "\n".join(f"  {line}" for line in lines[-TAIL_LINES:])
+        return "  (no log)"
+
+    def ask_to_stop(self) -> None:
+        """SIGTERM, without waiting."""
+        if self.pid is not None and self._process is not None:
+            self._process.send_signal(signal.SIGTERM)
+
+    def stop(self, within_s: float = STOP_WITHIN_S) -> None:
+        """End it, politely first."""
+        if self._process is None:
+            return
+        self.ask_to_stop()
+        try:
+            self._process.wait(within_s)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process = None
+
+
+class Household:
+    """All programs of one run."""
+
+    def __init__(self) -> None:
+        self._programs: dict[str, Program] = {}
+
+    def add(self, program: Program) -> Program:
+        """Take a program in and start it."""
+        self._programs[program.name] = program
+        program.start()
+        return program
+
+    def __getitem__(self, name: str) -> Program:
+        return self._programs[name]
+
+    def pids(self) -> list[int]:
+        """Those that run."""
+        return [pid for program in self._programs.values() if (pid := program.pid) is not None]
+
+    def check(self) -> None:
+        """Raise `LabError` for the first that died by itself."""
+        for program in self._programs.values():
+            program.check()
+
+    def stop(self) -> None:
+        """End all: exporters first asked together, then waited for one by one."""
+        for program in self._programs.values():
+            program.ask_to_stop()
+        for program in self._programs.values():
+            program.stop()
+
+
+def free_port() -> int:
+    """A loopback port nobody listens on right now."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def run_to_end(argv: Sequence[str], environ: Mapping[str, str], what: str) -> str:
+    """Run a short command and return its output.
+
+    Raises:
+        LabError: When it fails, with what it said.
+    """
+    done = subprocess.run(  # noqa: S603 - our own command line
+        list(argv), env=dict(environ), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise LabError(f"{what} failed with exit code {done.returncode}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def wait_for(
+    condition: Callable[[], bool],
+    what: str,
+    *,
+    within_s: float,
+    pause: Callable[[float], bool],
+    clock: Callable[[], float],
+) -> None:
+    """Wait until a condition holds; `pause` sleeps and says whether to give up at once.
+
+    Raises:
+        LabError: When it does not hold in time.
+    """
+    deadline = clock() + within_s
+    while not condition():
+        if clock() > deadline:
+            raise LabError(f"{what} did not happen within {within_s:g} s")
+        if pause(0.1):
+            raise LabError(f"stopped while waiting: {what}")
