@@ -1,0 +1,186 @@
+"""Opens cache files that a tenant can replace by anything, and reads them with `pread` alone.
+
+A container's directory is mounted into the tenant's container with mode 0777. Invariants: no link is
+followed, nothing blocks, nothing is opened for writing, nothing is mapped (a shortened file under a
+mapping kills the process), and whatever stands at the path costs one typed error at most.
+"""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import os
+import stat
+import time
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from types import TracebackType
+from typing import Final, Self
+
+from exporter.hami.errors import CacheContentError, CacheOpenError
+from exporter.hami.layouts import BY_FILE_SIZE, DEVICES, LAYOUTS
+from exporter.hami.reading import Pause, read_region
+from exporter.hami.region import NotReady, Region
+
+_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+_REFUSED_BY_OPEN: Final = {
+    errno.ENOENT: ("missing", "no such file; check the path (a cache file goes when its pod does)"),
+    errno.ELOOP: ("symlink", "a link, which is never followed; give the file itself"),
+    errno.ENXIO: ("not_regular", "a socket or device, not a file"),
+    errno.ENODEV: ("not_regular", "a device, not a file"),
+}
+_LAYOUT_BY_NAME: Final = {layout.name: layout for layout in LAYOUTS}
+
+
+@dataclass(frozen=True, slots=True)
+class FileIdentity:
+    """Tells whether a path still leads to the same file; when it changes, cached state is void."""
+
+    device: int
+    inode: int
+    size: int
+
+
+class CacheFile:
+    """One open cache file; a context manager. Reads see HAMi-core's mapped writes at once."""
+
+    __slots__ = ("_fd", "identity", "name")
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Open `path`.
+
+        Raises:
+            CacheOpenError: It cannot be opened or is no regular file.
+        """
+        self.name = printable(path)
+        try:
+            self._fd = os.open(path, _FLAGS)
+        except (OSError, ValueError) as error:
+            raise _refusal(self.name, error) from error
+        status = os.fstat(self._fd)
+        if not stat.S_ISREG(status.st_mode):
+            self.close()
+            raise CacheOpenError("not_regular", f"{self.name}: {_kind(status.st_mode)}, not a regular file")
+        self.identity = FileIdentity(status.st_dev, status.st_ino, status.st_size)
+
+    def read(self, *, pause: Pause = time.sleep, previous: Region | None = None) -> Region | NotReady:
+        """Decode the file as it is now; see `read_region` for `pause` and `previous`.
+
+        Raises:
+            CacheContentError: It is no region of a known layout, or it is shortened meanwhile.
+            CacheOpenError: The file system fails.
+        """
+        try:
+            return read_region(
+                partial(os.pread, self._fd), self.identity.size, self.name, pause=pause, previous=previous
+            )
+        except OSError as error:
+            raise _refusal(self.name, error) from error
+
+    def sm_util(self, region: Region) -> Mapping[tuple[int, int], int]:
+        """The SM percentages of `region`'s live slots at this instant, by (container pid, device index).
+
+        HAMi-core's watcher zeroes all slots every 120 ms or so before it fills them, so one look is
+        often a wrong 0: take several within some 250 ms and keep the maximum. A slot that another
+        process has taken, or a file that shrank, is left out; so is everything in layouts without
+        utilisation. A 0 may also mean "not measured" (`hami-core-cache-format.md` section 5).
+        """
+        layout = _LAYOUT_BY_NAME[region.layout]
+        if layout.util is None:
+            return {}
+        count = 1 if region.device_num <= 1 else DEVICES
+        record = layout.slot_structs[count]
+        first = 2 + count * (layout.kinds + 1) + 2
+        found: dict[tuple[int, int], int] = {}
+        for slot in region.live_slots:
+            try:
+                look = os.pread(self._fd, record.size, layout.slot_offset(slot.slot))
+            except OSError as error:
+                raise _refusal(self.name, error) from error
+            if len(look) < record.size:
+                continue
+            values = record.unpack(look)
+            if values[0] == slot.pid:
+                for index in range(region.device_num or 1):
+                    found[slot.pid, index] = values[first + 3 * index]
+        return found
+
+    def fileno(self) -> int:
+        """The descriptor, for reading on."""
+        return self._fd
+
+    def close(self) -> None:
+        """Let go of the file."""
+        os.close(self._fd)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def read_cache(
+    path: str | os.PathLike[str], *, pause: Pause = time.sleep, previous: Region | None = None
+) -> Region | NotReady:
+    """Open, decode and close one cache file.
+
+    Raises:
+        CacheError: The path or the bytes are refused; `reason` says why.
+    """
+    with CacheFile(path) as file:
+        return file.read(pause=pause, previous=previous)
+
+
+def read_gzipped_cache(path: str | os.PathLike[str]) -> Region | NotReady:
+    """Decode a gzip-compressed copy of a cache file, opened under the same rules.
+
+    Raises:
+        CacheError: The path or the bytes are refused; `reason` says why.
+    """
+    largest = max(BY_FILE_SIZE)
+    with CacheFile(path) as file, open(file.fileno(), "rb", closefd=False) as packed:
+        try:
+            # One byte beyond the largest region is enough to refuse a longer one, however far it unpacks.
+            data = gzip.GzipFile(fileobj=packed).read(largest + 1)
+        except (OSError, EOFError, zlib.error) as error:
+            raise CacheContentError("damaged_gzip", f"{file.name}: {error}; copy the file again") from error
+
+    def pread(length: int, offset: int) -> bytes:
+        return data[offset : offset + length]
+
+    # Unpacked bytes stand still, so there is nothing to wait for.
+    return read_region(pread, len(data), file.name, pause=_no_pause)
+
+
+def printable(path: str | os.PathLike[str]) -> str:
+    """A path fit for logs and terminals: a tenant chose the file's name, escape sequences included."""
+    name = os.fspath(path)
+    return name if name.isprintable() else ascii(name)
+
+
+def _no_pause(_seconds: float) -> None:
+    """Waits for nothing."""
+
+
+def _refusal(name: str, error: OSError | ValueError) -> CacheOpenError:
+    if isinstance(error, OSError) and error.errno in _REFUSED_BY_OPEN:
+        reason, why = _REFUSED_BY_OPEN[error.errno]
+        return CacheOpenError(reason, f"{name}: {why}")
+    why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return CacheOpenError("unreadable", f"{name}: {why}; check the path and that this user may read it")
+
+
+def _kind(mode: int) -> str:
+    names = {
+        stat.S_IFDIR: "a directory",
+        stat.S_IFIFO: "a pipe",
+        stat.S_IFCHR: "a device",
+        stat.S_IFBLK: "a device",
+        stat.S_IFSOCK: "a socket",
+    }
+    return names.get(stat.S_IFMT(mode), "something else")
