@@ -1,0 +1,269 @@
+"""Merging of what witnesses and epochs said about one slice or device, in any order, any number of times.
+
+Invariant: every function here gives the same answer for any order and any repetition of its input.
+Nothing reads a clock: the instant up to which the answer is wanted (`as_of_ms`) and the grace are
+arguments. Source: DESIGN section 5, `reference/ledger.md §5`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+from contract.facts import (
+    AllocationFact,
+    ContainerKind,
+    DeviceUsageFact,
+    EndKind,
+    SliceUsageFact,
+    UnallocatedUseFact,
+    UsageFact,
+    canonical_bytes,
+)
+from contract.ids import NodeUid, SliceKey, TenantKey
+
+SOURCE_RUNGS = ("nvml", "cache", "none")
+"""Sources of SM time, best first."""
+
+HoldEnd = Literal["open", "observed", "inferred", "grace"]
+"""Why a hold stops where it does: still held, seen to end, missed in a relist, confirmed by nobody."""
+
+
+@dataclass(frozen=True, slots=True)
+class MergedAllocation:
+    """One slice in time, as all its witnesses together know it."""
+
+    slice_key: SliceKey
+    node_uid: NodeUid
+    node: str
+    namespace: str
+    pod: str
+    vendor: str
+    model: str
+    mem_mib: int
+    core_percent: int
+    mig: str | None
+    container_kind: ContainerKind
+    tenant_key: TenantKey
+    labels: tuple[tuple[str, str], ...]
+    bound_at_ms: int
+    started_at_ms: int | None
+    first_confirmed_at_ms: int
+    confirmed_at_ms: int
+    ended_at_ms: int | None
+    """The earliest observed end; without one, the latest inferred end, if no witness confirmed later."""
+    end_kind: EndKind | None
+    end_reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """When a slice is held, seen from one instant."""
+
+    from_ms: int
+    to_ms: int
+    confirmed_to_ms: int
+    """From here to `to_ms` the hold stands on grace alone."""
+    end: HoldEnd
+    settles_at_ms: int | None
+    """From this instant on the answer no longer depends on when one asks; None: it already does not."""
+
+
+def _snapshot(fact: AllocationFact) -> tuple[str | int | tuple[tuple[str, str], ...], ...]:
+    """The names and sizes of a fact in an order that decides between equally early confirmations."""
+    labels = tuple(sorted(fact.labels.items()))
+    names = (fact.witness, fact.node_uid, fact.node, fact.namespace, fact.pod, fact.vendor, fact.model)
+    return (
+        *names,
+        fact.mem_mib,
+        fact.core_percent,
+        fact.mig or "",
+        fact.container_kind,
+        fact.tenant_key,
+        labels,
+    )
+
+
+def merge_allocation(facts: Iterable[AllocationFact]) -> MergedAllocation:
+    """Merge every report about one slice, of one or both witnesses.
+
+    Earliest bind and start; the earliest observed end is final; an inferred end counts only while no
+    witness confirms the slice later; latest confirmation; names, sizes and tenant key of the earliest
+    confirmation (a model that its witness did not know comes from the earliest one that does).
+
+    Raises:
+        ValueError: For no fact at all, or facts of several slices.
+    """
+    reports = sorted(facts, key=lambda fact: (fact.first_confirmed_at_ms, _snapshot(fact)))
+    if not reports or any(fact.slice_key != reports[0].slice_key for fact in reports):
+        raise ValueError("merge_allocation takes the reports of exactly one slice")
+    first = reports[0]
+    confirmed_at_ms = max(fact.confirmed_at_ms for fact in reports)
+    ended_at_ms, end_kind, end_reason = _merged_end(reports, confirmed_at_ms)
+    return MergedAllocation(
+        slice_key=first.slice_key,
+        node_uid=first.node_uid,
+        node=first.node,
+        namespace=first.namespace,
+        pod=first.pod,
+        vendor=first.vendor,
+        model=next((fact.model for fact in reports if fact.model), ""),
+        mem_mib=first.mem_mib,
+        core_percent=first.core_percent,
+        mig=first.mig,
+        container_kind=first.container_kind,
+        tenant_key=first.tenant_key,
+        labels=tuple(sorted(first.labels.items())),
+        bound_at_ms=min(fact.bound_at_ms for fact in reports),
+        started_at_ms=min((f.started_at_ms for f in reports if f.started_at_ms is not None), default=None),
+        first_confirmed_at_ms=first.first_confirmed_at_ms,
+        confirmed_at_ms=confirmed_at_ms,
+        ended_at_ms=ended_at_ms,
+        end_kind=end_kind,
+        end_reason=end_reason,
+    )
+
+
+def _merged_end(
+    reports: Sequence[AllocationFact], confirmed_at_ms: int
+) -> tuple[int | None, EndKind | None, str | None]:
+    ends = [(f.ended_at_ms, f.end_reason or "", f.end_kind) for f in reports if f.ended_at_ms is not None]
+    observed = [(at_ms, reason) for at_ms, reason, kind in ends if kind != "inferred"]
+    if observed:
+        at_ms, reason = min(observed)
+        return at_ms, "observed", reason or None
+    inferred = [(at_ms, reason) for at_ms, reason, kind in ends if kind == "inferred"]
+    if not inferred:
+        return None, None, None
+    at_ms = max(at_ms for at_ms, _ in inferred)
+    if confirmed_at_ms > at_ms:
+        return None, None, None
+    return at_ms, "inferred", min(reason for when, reason in inferred if when == at_ms) or None
+
+
+def held(allocation: MergedAllocation, *, as_of_ms: int, grace_ms: int) -> Held:
+    """When the slice is held, as far as can be said at `as_of_ms`.
+
+    An observed end is final. Without one the slice is held until now, or until its latest confirmation
+    plus the grace once that has passed; a later confirmation re-opens it.
+    """
+    confirmed_ms = allocation.confirmed_at_ms
+    limit_ms = confirmed_ms + grace_ms
+    end: HoldEnd
+    if allocation.ended_at_ms is not None and allocation.end_kind == "observed":
+        end, last_ms, confirmed_to_ms = "observed", allocation.ended_at_ms, allocation.ended_at_ms
+    elif allocation.ended_at_ms is not None:
+        end, last_ms, confirmed_to_ms = "inferred", min(allocation.ended_at_ms, limit_ms), confirmed_ms
+    elif as_of_ms > limit_ms:
+        end, last_ms, confirmed_to_ms = "grace", limit_ms, confirmed_ms
+    else:
+        end, last_ms, confirmed_to_ms = "open", limit_ms, as_of_ms
+    to_ms = min(last_ms, as_of_ms)
+    from_ms = min(allocation.bound_at_ms, to_ms)
+    return Held(
+        from_ms=from_ms,
+        to_ms=to_ms,
+        confirmed_to_ms=max(from_ms, min(confirmed_to_ms, to_ms)),
+        end=end,
+        settles_at_ms=last_ms if as_of_ms <= last_ms else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerHour:
+    """What one slice used in one UTC hour, over the epochs taken."""
+
+    covered_ms: int
+    unknown_ms: int
+    sm_ppm_ms: int
+    sm_down_ppm_ms: int
+    mem_used_mib_ms: int
+    mem_peak_mib: int
+    energy_active_mj: int
+    blocked_ms: int
+    over_limit_ms: int
+    source: str
+    down_use: tuple[tuple[int, int], ...]
+    """The intervals of the epochs that measured SM time while the device counted as down."""
+    epochs_left_out: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceHour:
+    """What one device did in one UTC hour, over the epochs taken."""
+
+    covered_ms: int
+    busy_ppm_ms: int
+    energy_mj: int
+    energy_idle_mj: int
+    energy_unattributed_mj: int
+    sm_unattributed_ppm_ms: int
+    epochs_left_out: tuple[str, ...]
+
+
+Use = TypeVar("Use", bound=UsageFact)
+
+
+def take_epochs(uses: Iterable[Use]) -> tuple[list[Use], list[Use]]:
+    """Choose the epochs of one hour that count.
+
+    Within an epoch the highest revision stands. Epochs come by (covered_ms descending, epoch id); one is
+    taken unless its `[from_ms, to_ms)` overlaps one already taken, so two exporters on a node never
+    double a use.
+
+    Returns:
+        The uses taken and those left out, both in the order in which they were considered.
+    """
+    latest: dict[str, Use] = {}
+    for use in uses:
+        known = latest.get(use.epoch)
+        if known is None or use.revision > known.revision:
+            latest[use.epoch] = use
+        elif use.revision == known.revision:
+            latest[use.epoch] = conflict_winner(use, known)
+    taken: list[Use] = []
+    left_out: list[Use] = []
+    for use in sorted(latest.values(), key=lambda use: (-use.covered_ms, use.epoch)):
+        clashes = any(use.from_ms < other.to_ms and other.from_ms < use.to_ms for other in taken)
+        (left_out if clashes else taken).append(use)
+    return taken, left_out
+
+
+def merge_container_hour(uses: Iterable[SliceUsageFact | UnallocatedUseFact]) -> ContainerHour:
+    """The hour of one slice: the sum over the epochs taken, the peak by maximum."""
+    taken, left_out = take_epochs(uses)
+    sources = {use.source for use in taken}
+    return ContainerHour(
+        covered_ms=sum(use.covered_ms for use in taken),
+        unknown_ms=sum(use.unknown_ms for use in taken),
+        sm_ppm_ms=sum(use.sm_ppm_ms for use in taken),
+        sm_down_ppm_ms=sum(use.sm_down_ppm_ms for use in taken),
+        mem_used_mib_ms=sum(use.mem_used_mib_ms for use in taken),
+        mem_peak_mib=max((use.mem_peak_mib for use in taken), default=0),
+        energy_active_mj=sum(use.energy_active_mj for use in taken),
+        blocked_ms=sum(use.blocked_ms for use in taken),
+        over_limit_ms=sum(use.over_limit_ms for use in taken),
+        source=next((rung for rung in SOURCE_RUNGS if rung in sources), "none"),
+        down_use=tuple(sorted((use.from_ms, use.to_ms) for use in taken if use.sm_down_ppm_ms > 0)),
+        epochs_left_out=tuple(sorted(use.epoch for use in left_out)),
+    )
+
+
+def merge_device_hour(uses: Iterable[DeviceUsageFact]) -> DeviceHour:
+    """The hour of one device: the sum over the epochs taken."""
+    taken, left_out = take_epochs(uses)
+    return DeviceHour(
+        covered_ms=sum(use.covered_ms for use in taken),
+        busy_ppm_ms=sum(use.busy_ppm_ms for use in taken),
+        energy_mj=sum(use.energy_mj for use in taken),
+        energy_idle_mj=sum(use.energy_idle_mj for use in taken),
+        energy_unattributed_mj=sum(use.energy_unattributed_mj for use in taken),
+        sm_unattributed_ppm_ms=sum(use.sm_unattributed_ppm_ms for use in taken),
+        epochs_left_out=tuple(sorted(use.epoch for use in left_out)),
+    )
+
+
+def conflict_winner(first: Use, second: Use) -> Use:
+    """Of two facts with one key, epoch and revision, the one that stands: larger (covered_ms, bytes)."""
+    return max(first, second, key=lambda use: (use.covered_ms, canonical_bytes(use)))

@@ -1,0 +1,109 @@
+"""Rounding of money: half even, once, in sight.
+
+Invariant: a statement's total is the exact sum rounded once, and the shown lines plus the rounding line
+equal it. Amounts are `Decimal` from strings, never float. Source: `reference/ledger.md §4, §13`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from decimal import ROUND_HALF_EVEN, Context, Decimal
+
+from contract.apportion import apportion
+from contract.units import CARD_HOUR_PPM_MS
+
+EXACT = Context(prec=50, rounding=ROUND_HALF_EVEN)
+"""Wide enough for any sum of ours; the default context's 28 digits are not."""
+
+AMOUNT_STEP = Decimal("1e-17")
+"""The last digit of a stored amount (`numeric(38,17)`)."""
+
+_NO_MINOR_UNIT = frozenset(
+    {
+        "BIF",
+        "CLP",
+        "DJF",
+        "GNF",
+        "ISK",
+        "JPY",
+        "KMF",
+        "KRW",
+        "PYG",
+        "RWF",
+        "UGX",
+        "UYI",
+        "VND",
+        "VUV",
+        "XAF",
+        "XOF",
+        "XPF",
+    }
+)
+_THREE_DIGITS = frozenset({"BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND"})
+
+
+@dataclass(frozen=True, slots=True)
+class Rounded:
+    """Amounts as shown, and what makes them add up."""
+
+    shown: tuple[Decimal, ...]
+    rounding: Decimal
+    total: Decimal
+
+
+def minor_digits(currency: str) -> int:
+    """Digits after the point of a currency (ISO 4217): 0, 2 or 3."""
+    if currency in _NO_MINOR_UNIT:
+        return 0
+    return 3 if currency in _THREE_DIGITS else 2
+
+
+def to_currency(amount: Decimal, currency: str) -> Decimal:
+    """An amount with the digits of its currency, half even."""
+    return amount.quantize(Decimal(1).scaleb(-minor_digits(currency)), context=EXACT)
+
+
+def exact_sum(amounts: Iterable[Decimal]) -> Decimal:
+    """The sum, in a context that loses no digit."""
+    total = Decimal(0)
+    for amount in amounts:
+        total = EXACT.add(total, amount)
+    return total
+
+
+def round_statement(amounts: Sequence[Decimal], currency: str) -> Rounded:
+    """Round each line for showing and the sum once; the difference becomes the rounding line."""
+    shown = tuple(to_currency(amount, currency) for amount in amounts)
+    total = to_currency(exact_sum(amounts), currency)
+    return Rounded(shown=shown, rounding=EXACT.subtract(total, exact_sum(shown)), total=total)
+
+
+def distribute(total: Decimal, weights: Sequence[int], currency: str) -> list[Decimal]:
+    """Split an amount by weights in minor units, so that the parts add up to it (largest remainder).
+
+    Args:
+        total: Not negative, with no more digits than the currency has.
+        weights: In the order of the receivers' keys, which decides ties.
+        currency: ISO 4217 code.
+
+    Raises:
+        ValueError: The total is finer than the currency's smallest unit.
+    """
+    digits = minor_digits(currency)
+    units = total.scaleb(digits, context=EXACT)
+    if units != units.to_integral_value():
+        raise ValueError(f"cannot distribute {total} {currency}: it is finer than {digits} digits")
+    return [Decimal(part).scaleb(-digits, context=EXACT) for part in apportion(int(units), weights)]
+
+
+def amount_of(quantity_ppm_ms: int, unit_price: Decimal) -> Decimal:
+    """What card time costs at a price per card-hour, to the last digit that is stored."""
+    product = EXACT.multiply(Decimal(quantity_ppm_ms), unit_price)
+    return EXACT.divide(product, Decimal(CARD_HOUR_PPM_MS)).quantize(AMOUNT_STEP, context=EXACT)
+
+
+def card_hours(quantity_ppm_ms: int, digits: int = 6) -> Decimal:
+    """Card time in card-hours, for showing; the whole number beside it is the exact value."""
+    exact = EXACT.divide(Decimal(quantity_ppm_ms), Decimal(CARD_HOUR_PPM_MS))
+    return exact.quantize(Decimal(1).scaleb(-digits), context=EXACT)
