@@ -154,11 +154,12 @@ def timelines(draw: st.DrawFn) -> list[PresenceSpan]:
 
 
 DAY = (0, 12 * HOUR)
+cards = st.lists(holds(), max_size=6, unique_by=lambda held: held.slice_key)
 
 
 @given(
     timelines(),
-    st.lists(holds(), max_size=6, unique_by=lambda h: h.slice_key),
+    cards,
     st.lists(instants, max_size=3),
 )
 def test_charged_and_idle_and_down_are_present_exactly(
