@@ -114,7 +114,7 @@ process could not be told apart."""
 
 LOCK_OUTCOMES = ("acquired", "released", "expired", "dangling", "manual")
 PUSH_RESULTS = ("ok", "refused", "unreachable", "set_aside")
-FACTS_LOST_REASONS = ("disk_full", "state_damaged")
+FACTS_LOST_REASONS = ("disk_full", "state_damaged", "rejected")
 RESTART_REASONS = ("first_start", "new_boot", "state_damaged")
 DISAGREEMENTS = ("sm_scaled", "memory_negative")
 ACCOUNTING_SKUS = ("gpu-slice", "gpu-energy", "gpu-idle")

@@ -8,64 +8,19 @@ says which setting, where it was read and what would be right. Nothing here open
 
 from __future__ import annotations
 
-import argparse
 import re
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, Literal, NoReturn, TypeAlias, TypeVar
+from typing import Any
 from urllib.parse import urlsplit
 
 from contract.ids import ClusterCode
-from exporter.errors import ExporterError
 from exporter.hami.resources import ResourceNames
-from exporter.kube.access import KubeAccess
-
-T = TypeVar("T")
-
-ENV_PREFIX = "SLICEMETER_"
-SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
-
-
-class SettingsError(ExporterError):
-    """A setting is missing, unknown, or has a value that cannot be; `detail` is the line to print."""
-
-    def __init__(self, detail: str) -> None:
-        super().__init__("bad_setting", detail)
-
-    def __str__(self) -> str:
-        return self.detail
-
-
-@dataclass(frozen=True, slots=True)
-class Setting(Generic[T]):
-    """One setting, wherever it comes from.
-
-    Attributes:
-        name: The TOML key; flag and environment variable follow from it.
-        help: One line for `--help` and the docs.
-        default: As text, as a user would write it; None = required, "" = not set.
-        parse: From text to the value; raises ValueError that says what would be right.
-        also_env: A variable of the field's own that is read when ours is not set.
-    """
-
-    name: str
-    help: str
-    default: str | None
-    parse: Callable[[str], T]
-    also_env: str | None = None
-
-    @property
-    def flag(self) -> str:
-        """The command-line flag."""
-        return "--" + self.name.replace("_", "-")
-
-    @property
-    def env(self) -> str:
-        """The environment variable."""
-        return ENV_PREFIX + self.name.upper()
-
+from exporter.kube.access import SERVICE_ACCOUNT, KubeAccess
+from exporter.kube.errors import KubeError
+from exporter.kube.tenant import DEFAULT_TENANT_FROM, TenantRule, TenantRuleError, parse_tenant_rules
+from exporter.setting import Given, Setting, SettingsError, collect
 
 # -- parsers: text to value ---------------------------------------------------------------------
 
@@ -123,6 +78,12 @@ def _port(text: str) -> int:
     return int(text)
 
 
+def _factor(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 1_000_000:
+        raise ValueError("give a whole number from 1 on")
+    return int(text)
+
+
 def _seconds(low: float, high: float) -> Callable[[str], float]:
     def parse(text: str) -> float:
         try:
@@ -136,30 +97,12 @@ def _seconds(low: float, high: float) -> Callable[[str], float]:
     return parse
 
 
-TenantSource: TypeAlias = Literal["pod-label", "namespace-label", "namespace"]
-
-
-@dataclass(frozen=True, slots=True)
-class TenantRule:
-    """One place a tenant key may come from; `key` is the label's key, empty for `namespace`."""
-
-    source: TenantSource
-    key: str = ""
-
-
 def _tenant_rules(text: str) -> tuple[TenantRule, ...]:
-    rules = []
-    for word in _words(text):
-        source, _, key = word.partition(":")
-        if source == "namespace" and not key:
-            rules.append(TenantRule("namespace"))
-        elif source == "pod-label" and key:
-            rules.append(TenantRule("pod-label", key))
-        elif source == "namespace-label" and key:
-            rules.append(TenantRule("namespace-label", key))
-        else:
-            raise ValueError(f'"{word}" is none of pod-label:KEY, namespace-label:KEY, namespace')
-    return tuple(rules)
+    try:
+        return parse_tenant_rules(text)
+    except TenantRuleError as error:
+        # The detail begins with the flag and its text, which our own line names already.
+        raise ValueError(error.detail.partition('": ')[2]) from error
 
 
 # -- the settings -------------------------------------------------------------------------------
@@ -168,18 +111,18 @@ CLUSTER = Setting("cluster", "the cluster's code in accounting", None, _cluster_
 LISTEN_HOST = Setting("listen_host", "address to serve metrics on", "0.0.0.0", _word)  # noqa: S104 - Prometheus must reach it
 LISTEN_PORT = Setting("listen_port", "port to serve metrics on; 0 = any free one", "9476", _port)
 KUBE_API_URL = Setting(
-    "kube_api_url", "address of the Kubernetes API", "https://kubernetes.default.svc", _url
+    "kube_api_url", "address of the Kubernetes API; empty = the one of the pod we run in", "", _optional_url
 )
 KUBE_CA_FILE = Setting(
     "kube_ca_file",
     "CA of the Kubernetes API; empty = the system's",
-    f"{SERVICE_ACCOUNT}/ca.crt",
+    str(SERVICE_ACCOUNT / "ca.crt"),
     _optional_path,
 )
 KUBE_TOKEN_FILE = Setting(
     "kube_token_file",
     "token for the Kubernetes API, read again when replaced; empty = none",
-    f"{SERVICE_ACCOUNT}/token",
+    str(SERVICE_ACCOUNT / "token"),
     _optional_path,
 )
 ACCOUNTING_URL = Setting(
@@ -203,7 +146,7 @@ STATE_FILE = Setting(
 TENANT_FROM = Setting(
     "tenant_from",
     "where the tenant key comes from, first hit wins: pod-label:KEY, namespace-label:KEY, namespace",
-    "namespace-label:capsule.clastix.io/tenant,namespace",
+    DEFAULT_TENANT_FROM,
     _tenant_rules,
 )
 RESOURCE_COUNT = Setting("resource_count", "resource name of HAMi's slice count", "nvidia.com/gpu", _word)
@@ -218,6 +161,12 @@ RESOURCE_MEMORY_PERCENTAGE = Setting(
 )
 RESOURCE_CORES = Setting(
     "resource_cores", "resource name of a slice's cores in percent", "nvidia.com/gpucores", _word
+)
+MEMORY_FACTOR = Setting(
+    "memory_factor",
+    "MiB in one unit of a slice's memory (memoryFactor of HAMi's device config)",
+    "1",
+    _factor,
 )
 SCHEDULER_NAMES = Setting("scheduler_names", "names of HAMi's schedulers", "hami-scheduler", _words)
 ENDED_KEEP_SECONDS = Setting(
@@ -265,6 +214,7 @@ COMMON_SETTINGS: tuple[Setting[Any], ...] = (
     RESOURCE_MEMORY,
     RESOURCE_MEMORY_PERCENTAGE,
     RESOURCE_CORES,
+    MEMORY_FACTOR,
     SCHEDULER_NAMES,
     ENDED_KEEP_SECONDS,
 )
@@ -302,10 +252,7 @@ class CommonSettings:
     listen_host: str = "0.0.0.0"  # noqa: S104 - Prometheus must reach it
     listen_port: int = 9476
     accounting: AccountingAccess | None = None
-    tenant_from: tuple[TenantRule, ...] = (
-        TenantRule("namespace-label", "capsule.clastix.io/tenant"),
-        TenantRule("namespace"),
-    )
+    tenant_from: tuple[TenantRule, ...] = parse_tenant_rules(DEFAULT_TENANT_FROM)
     resources: ResourceNames = field(default_factory=ResourceNames)
     scheduler_names: tuple[str, ...] = ("hami-scheduler",)
     ended_keep_seconds: float = 120.0
@@ -336,7 +283,7 @@ def load_node_settings(argv: Sequence[str], environ: Mapping[str, str]) -> NodeS
     Raises:
         SettingsError: With the one line to print. `--help` prints and exits, as argparse does.
     """
-    given = _collect("node", NODE_SETTINGS, argv, environ)
+    given = collect("node", NODE_SETTINGS, argv, environ)
     return NodeSettings(
         **_common(given),
         node_name=given.value(NODE_NAME),
@@ -353,108 +300,24 @@ def load_cluster_settings(argv: Sequence[str], environ: Mapping[str, str]) -> Cl
     Raises:
         SettingsError: With the one line to print. `--help` prints and exits, as argparse does.
     """
-    given = _collect("cluster", CLUSTER_SETTINGS, argv, environ)
+    given = collect("cluster", CLUSTER_SETTINGS, argv, environ)
     return ClusterSettings(**_common(given), lock_timeout_seconds=given.value(LOCK_TIMEOUT_SECONDS))
 
 
-# -- reading ------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Text:
-    """A setting's text and the place where it was read, for the error line."""
-
-    text: str
-    place: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Given:
-    """What was given, by setting name; `once` is a way of running, so it has a flag only."""
-
-    texts: Mapping[str, _Text]
-    role: str
-    once: bool
-
-    def value(self, setting: Setting[T]) -> T:
-        given = self.texts.get(setting.name)
-        if given is None:
-            if setting.default is None:
-                raise SettingsError(
-                    f"exporter {self.role}: {setting.name} is not set; give {setting.flag}, "
-                    f"{setting.also_env or setting.env} or the key {setting.name} in the file of --config"
-                )
-            given = _Text(setting.default, "default")
+def _kube_access(given: Given) -> KubeAccess:
+    url = given.value(KUBE_API_URL)
+    if url is None:
         try:
-            return setting.parse(given.text)
-        except ValueError as error:
+            url = KubeAccess.in_cluster(given.environ).api_url
+        except KubeError as error:
             raise SettingsError(
-                f'exporter {self.role}: {setting.name} = "{given.text}" ({given.place}): {error}'
+                f"exporter {given.role}: {KUBE_API_URL.name} is not set and this is no pod; "
+                f"give {KUBE_API_URL.flag} or {KUBE_API_URL.env}"
             ) from error
+    return KubeAccess(url, given.value(KUBE_CA_FILE), given.value(KUBE_TOKEN_FILE))
 
 
-class _Parser(argparse.ArgumentParser):
-    """argparse, but an error is ours to word: one line, no usage text."""
-
-    def error(self, message: str) -> NoReturn:
-        raise SettingsError(f"{self.prog}: {message}; {self.prog} --help lists the flags")
-
-
-def _collect(
-    role: str, settings: Sequence[Setting[Any]], argv: Sequence[str], environ: Mapping[str, str]
-) -> _Given:
-    parser = _Parser(
-        prog=f"slicemeter exporter {role}",
-        description="Each setting is a flag, a variable, or a key of the --config file (TOML); "
-        "the first of these that names it wins.",
-        allow_abbrev=False,
-    )
-    parser.add_argument("--config", metavar="FILE", help="TOML file with settings [SLICEMETER_CONFIG]")
-    parser.add_argument("--once", action="store_true", help="one tick, print the page, end")
-    for setting in settings:
-        default = "required" if setting.default is None else f"default: {setting.default or 'none'}"
-        text = f"{setting.help} [{setting.env}; {default}]".replace("%", "%%")
-        parser.add_argument(setting.flag, metavar="VALUE", help=text)
-    flags = vars(parser.parse_args(list(argv)))
-    texts = _from_file(flags["config"] or environ.get(ENV_PREFIX + "CONFIG"), settings)
-    for setting in settings:
-        variables = [setting.env] if setting.also_env is None else [setting.env, setting.also_env]
-        found = next((name for name in variables if name in environ), None)
-        if found is not None:
-            texts[setting.name] = _Text(environ[found], found)
-        if flags[setting.name] is not None:
-            texts[setting.name] = _Text(flags[setting.name], setting.flag)
-    return _Given(texts, role, flags["once"])
-
-
-def _from_file(path: str | None, settings: Sequence[Setting[Any]]) -> dict[str, _Text]:
-    if path is None:
-        return {}
-    try:
-        table = tomllib.loads(Path(path).read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        reason = str(error.strerror) if isinstance(error, OSError) else str(error)
-        raise SettingsError(f"config file {path}: cannot be read as TOML: {reason}") from error
-    known = {setting.name for setting in settings}
-    for key in table:
-        if key not in known:
-            raise SettingsError(
-                f'config file {path}: unknown key "{key}"; known are: {", ".join(sorted(known))}'
-            )
-    return {key: _Text(_text_of(key, value, path), path) for key, value in table.items()}
-
-
-def _text_of(key: str, value: object, path: str) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return str(value)
-    if isinstance(value, list) and all(isinstance(item, str) for item in value):
-        return ",".join(value)
-    raise SettingsError(f"config file {path}: {key} must be text, a number or a list of texts")
-
-
-def _common(given: _Given) -> dict[str, Any]:
+def _common(given: Given) -> dict[str, Any]:
     url = given.value(ACCOUNTING_URL)
     accounting = None
     if url is not None:
@@ -466,11 +329,7 @@ def _common(given: _Given) -> dict[str, Any]:
         )
     return {
         "cluster": given.value(CLUSTER),
-        "kube": KubeAccess(
-            api_url=given.value(KUBE_API_URL),
-            ca_file=given.value(KUBE_CA_FILE),
-            token_file=given.value(KUBE_TOKEN_FILE),
-        ),
+        "kube": _kube_access(given),
         "state_file": given.value(STATE_FILE),
         "listen_host": given.value(LISTEN_HOST),
         "listen_port": given.value(LISTEN_PORT),
@@ -481,6 +340,7 @@ def _common(given: _Given) -> dict[str, Any]:
             given.value(RESOURCE_MEMORY),
             given.value(RESOURCE_MEMORY_PERCENTAGE),
             given.value(RESOURCE_CORES),
+            given.value(MEMORY_FACTOR),
         ),
         "scheduler_names": given.value(SCHEDULER_NAMES),
         "ended_keep_seconds": given.value(ENDED_KEEP_SECONDS),
