@@ -46,7 +46,7 @@ format: $(STAMP) ## format and mend what can be mended
 	@$(BIN)/ruff check --fix .
 
 docs: $(STAMP) ## write the pages that are made from the code
-	@$(BIN)/python -c 'from pathlib import Path; from contract.metrics_page import metrics_page; Path("docs/metrics.md").write_text(metrics_page(), encoding="utf-8")'
+	@$(BIN)/python docs/write_pages.py
 
 bench: $(STAMP) ## measure what we claim about speed, as ratios
 	@for program in benchmarks/bench_*.py; do $(BIN)/python $$program || exit 1; done

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from contract.metrics_page import metrics_page
+from exporter.settings_page import settings_page
 from slicemeter.cli import COMMANDS, usage
 
 ROOT = Path(__file__).parents[2]
@@ -35,6 +36,10 @@ def test_the_exporter_needs_three_light_packages() -> None:
 
 def test_the_metrics_page_is_the_catalogue() -> None:
     assert (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8") == metrics_page(), "run: make docs"
+
+
+def test_the_settings_page_is_what_the_code_says() -> None:
+    assert (ROOT / "docs" / "settings.md").read_text(encoding="utf-8") == settings_page(), "run: make docs"
 
 
 def test_the_first_screen_of_the_readme_has_both_commands_and_the_picture() -> None:
@@ -64,7 +69,8 @@ def test_every_command_is_in_the_help_and_in_the_documents() -> None:
 
 def test_help_is_instant_and_loads_no_part() -> None:
     program = (
-        "import sys; from slicemeter.cli import main; main(['--help']);"
+        "import sys; from exporter.settings_page import settings_page
+from slicemeter.cli import main; main(['--help']);"
         "print([name for name in sys.modules if name.partition('.')[0] in"
         " {'exporter', 'accounting', 'dashboards', 'lab', 'fastapi', 'sqlalchemy', 'prometheus_client'}])"
     )
