@@ -82,6 +82,15 @@ class Program:
             return "\n".join(f"  {line}" for line in lines[-TAIL_LINES:])
         return "  (no log)"
 
+    def wait(self, within_s: float) -> None:
+        """Wait until it ends by itself.
+
+        Raises:
+            subprocess.TimeoutExpired: When it does not.
+        """
+        if self._process is not None:
+            self._process.wait(within_s)
+
     def ask_to_stop(self) -> None:
         """SIGTERM, without waiting."""
         if self.pid is not None and self._process is not None:
@@ -124,12 +133,12 @@ class Household:
         for program in self._programs.values():
             program.check()
 
-    def stop(self) -> None:
-        """End all: exporters first asked together, then waited for one by one."""
+    def stop(self, within_s: float = STOP_WITHIN_S) -> None:
+        """End all: first all are asked, then each is waited for, and killed if it does not listen."""
         for program in self._programs.values():
             program.ask_to_stop()
         for program in self._programs.values():
-            program.stop()
+            program.stop(within_s)
 
 
 def free_port() -> int:

@@ -9,12 +9,10 @@ from __future__ import annotations
 import datetime as dt
 import json
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Literal
 
+from lab.kube.json_object import JsonObject
 from lab.scenarios.plan import ClusterPlan, PodPlan, stable_uid
-
-Manifest: TypeAlias = dict[str, Any]
-"""A Kubernetes object, or a merge patch of one, as JSON: where data leaves our types."""
 
 LOCK_ANNOTATION = "hami.io/mutex.lock"
 ALLOCATED = "hami.io/vgpu-devices-allocated"
@@ -35,7 +33,7 @@ class Writer:
 
     # -- what is there from the beginning --------------------------------------------------------
 
-    def namespaces(self) -> tuple[Manifest, ...]:
+    def namespaces(self) -> tuple[JsonObject, ...]:
         """kube-system, whose UID names the cluster, and the tenant's namespace."""
         cluster = self.cluster
         created = self.time(-86_400)
@@ -61,7 +59,7 @@ class Writer:
             },
         )
 
-    def node(self) -> Manifest:
+    def node(self) -> JsonObject:
         """The GPU node, registered and Ready."""
         cluster = self.cluster
         slots = sum(card.slots for card in cluster.cards)
@@ -110,7 +108,7 @@ class Writer:
             return json.dumps(devices, indent=2) + "\n"
         return json.dumps([device | {"devicepairscore": {}} for device in devices], separators=(",", ":"))
 
-    def heartbeat(self, own_s: int) -> Manifest:
+    def heartbeat(self, own_s: int) -> JsonObject:
         """A patch that renews the kubelet's word that the node is Ready."""
         condition = {
             "type": "Ready",
@@ -121,14 +119,14 @@ class Writer:
         }
         return {"status": {"conditions": [condition]}}
 
-    def lock(self, own_s: int, pod: PodPlan | None) -> Manifest:
+    def lock(self, own_s: int, pod: PodPlan | None) -> JsonObject:
         """A patch that writes the node lock for a pod, or takes it away."""
         value = None if pod is None else f"{self.time(own_s)},{self.cluster.namespace},{pod.name}"
         return {"metadata": {"annotations": {LOCK_ANNOTATION: value}}}
 
     # -- a pod's life ----------------------------------------------------------------------------
 
-    def pod(self, pod: PodPlan) -> Manifest:
+    def pod(self, pod: PodPlan) -> JsonObject:
         """The pod as it is created."""
         limits: dict[str, str] = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": str(pod.memory_mib)}
         if pod.core_percent:
@@ -157,7 +155,7 @@ class Writer:
             "status": {"phase": "Pending"},
         }
 
-    def filtered(self, pod: PodPlan, own_s: int) -> Manifest:
+    def filtered(self, pod: PodPlan, own_s: int) -> JsonObject:
         """HAMi's filter chose a node and a card: a reservation until it is bound."""
         entry = f"{pod.card},NVIDIA,{pod.memory_mib},{pod.core_percent}:;"
         return {
@@ -172,7 +170,7 @@ class Writer:
             }
         }
 
-    def allocating(self, own_s: int) -> Manifest:
+    def allocating(self, own_s: int) -> JsonObject:
         """The extender has taken the lock and is about to bind."""
         return {
             "metadata": {
@@ -183,16 +181,16 @@ class Writer:
             }
         }
 
-    def bound(self, own_s: int) -> Manifest:
+    def bound(self, own_s: int) -> JsonObject:
         """The binding: the node's name and the condition that starts an allocation."""
         condition = {"type": "PodScheduled", "status": "True", "lastTransitionTime": self.time(own_s)}
         return {"spec": {"nodeName": self.cluster.node}, "status": {"conditions": [condition]}}
 
-    def allocated(self) -> Manifest:
+    def allocated(self) -> JsonObject:
         """HAMi's device plugin has served the pod; a mock plugin never says so."""
         return {"metadata": {"annotations": {"hami.io/bind-phase": "success", TO_ALLOCATE: ";"}}}
 
-    def unschedulable(self, own_s: int) -> Manifest:
+    def unschedulable(self, own_s: int) -> JsonObject:
         """No node fits, or the bind failed: the scheduler's condition."""
         condition = {
             "type": "PodScheduled",
@@ -202,12 +200,12 @@ class Writer:
         }
         return {"status": {"conditions": [condition]}}
 
-    def running(self, pod: PodPlan, own_s: int) -> Manifest:
+    def running(self, pod: PodPlan, own_s: int) -> JsonObject:
         """The container runs."""
         state = {"running": {"startedAt": self.time(own_s)}}
         return {"status": {"phase": "Running", "startTime": self.time(own_s), **self._status(pod, state)}}
 
-    def succeeded(self, pod: PodPlan, started_s: int, ended_s: int) -> Manifest:
+    def succeeded(self, pod: PodPlan, started_s: int, ended_s: int) -> JsonObject:
         """The container has finished: a terminal phase."""
         terminated = {
             "exitCode": 0,
@@ -217,7 +215,7 @@ class Writer:
         }
         return {"status": {"phase": "Succeeded", **self._status(pod, {"terminated": terminated})}}
 
-    def _status(self, pod: PodPlan, state: Manifest) -> Manifest:
+    def _status(self, pod: PodPlan, state: JsonObject) -> JsonObject:
         container_id = f"containerd://{self.cluster.container_id(pod)}"
         status = {"name": pod.container, "containerID": container_id, "restartCount": 0, "state": state}
         return {"containerStatuses": [status]}
@@ -226,7 +224,7 @@ class Writer:
 
     def event(
         self, pod: PodPlan, own_s: int, kind: Literal["Normal", "Warning"], reason: str, message: str
-    ) -> Manifest:
+    ) -> JsonObject:
         """An event about a pod, from HAMi's scheduler."""
         cluster = self.cluster
         uid = stable_uid(cluster.code, "event", pod.name, str(own_s), reason, message)
@@ -254,13 +252,13 @@ class Writer:
             "source": {"component": pod.scheduler},
         }
 
-    def filter_succeeded(self, pod: PodPlan, own_s: int) -> Manifest:
+    def filter_succeeded(self, pod: PodPlan, own_s: int) -> JsonObject:
         """`FilteringSucceed`, in the words of 2.6 and newer."""
         node = self.cluster.node
         text = f"find fit node({node}), 0 nodes not fit, 1 nodes fit({node}:10.00)"
         return self.event(pod, own_s, "Normal", "FilteringSucceed", text)
 
-    def filter_failed(self, pod: PodPlan, own_s: int) -> tuple[Manifest, Manifest]:
+    def filter_failed(self, pod: PodPlan, own_s: int) -> tuple[JsonObject, JsonObject]:
         """`FilteringFailed`: one event for the reason, one that sums up (2.7 and newer)."""
         texts = (
             f"1 nodes {pod.refused_for}({self.cluster.node})",
@@ -269,12 +267,12 @@ class Writer:
         reason, summary = (self.event(pod, own_s, "Warning", "FilteringFailed", text) for text in texts)
         return reason, summary
 
-    def binding_failed(self, pod: PodPlan, own_s: int) -> Manifest:
+    def binding_failed(self, pod: PodPlan, own_s: int) -> JsonObject:
         """`BindingFailed`: the node is locked by another pod."""
         text = f"node {self.cluster.node} has been locked within 5m0s"
         return self.event(pod, own_s, "Warning", "BindingFailed", text)
 
-    def binding_succeeded(self, pod: PodPlan, own_s: int) -> Manifest:
+    def binding_succeeded(self, pod: PodPlan, own_s: int) -> JsonObject:
         """`BindingSucceed`."""
         text = f"Successfully binding node [{self.cluster.node}] to {self.cluster.namespace}/{pod.name}"
         return self.event(pod, own_s, "Normal", "BindingSucceed", text)

@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from lab.scenarios.manifests import Manifest, Writer
+from lab.kube.json_object import JsonObject
+from lab.scenarios.manifests import Writer
 from lab.scenarios.plan import ClusterPlan, PodPlan
 
-Kind: TypeAlias = Literal["pods", "nodes", "events"]
+Kind: TypeAlias = Literal["Pod", "Node", "Event"]
 
 ALLOCATE_TAKES_S = 0.4
 """From the binding until HAMi's device plugin has served the pod and freed the lock."""
@@ -31,7 +32,7 @@ class Deed:
 
     at_s: float
     kind: Kind
-    manifest: Manifest
+    manifest: JsonObject
     name: str | None = None
     text: str = ""
 
@@ -43,7 +44,7 @@ def timeline(cluster: ClusterPlan, start_s: int) -> tuple[Deed, ...]:
     if cluster.lock_removed_s is not None:
         at_s = cluster.replay.real_s(cluster.lock_removed_s)
         text = f"{cluster.code}: somebody removes the node lock by hand"
-        deeds.append(Deed(at_s, "nodes", writer.lock(0, None), cluster.node, text))
+        deeds.append(Deed(at_s, "Node", writer.lock(0, None), cluster.node, text))
     return tuple(sorted(deeds, key=lambda deed: deed.at_s))
 
 
@@ -51,28 +52,26 @@ def _life(writer: Writer, pod: PodPlan) -> Iterator[Deed]:
     """One pod from creation to end."""
     at = writer.cluster.replay.real_s
     code = writer.cluster.code
-    yield Deed(at(pod.created_s), "pods", writer.pod(pod))
+    yield Deed(at(pod.created_s), "Pod", writer.pod(pod))
     if pod.filtered_s is not None:
-        yield Deed(at(pod.filtered_s), "pods", writer.filtered(pod, pod.filtered_s), pod.name)
-        yield Deed(at(pod.filtered_s), "events", writer.filter_succeeded(pod, pod.filtered_s))
+        yield Deed(at(pod.filtered_s), "Pod", writer.filtered(pod, pod.filtered_s), pod.name)
+        yield Deed(at(pod.filtered_s), "Event", writer.filter_succeeded(pod, pod.filtered_s))
     if pod.lock_refused_s is not None:
         text = f"{code}: {pod.name} waits, the node is locked"
-        yield Deed(
-            at(pod.lock_refused_s), "events", writer.binding_failed(pod, pod.lock_refused_s), text=text
-        )
+        yield Deed(at(pod.lock_refused_s), "Event", writer.binding_failed(pod, pod.lock_refused_s), text=text)
     if pod.refused_for is not None:
         failed_s = pod.created_s + 1
         reason, summary = writer.filter_failed(pod, failed_s)
-        yield Deed(at(failed_s), "pods", writer.unschedulable(failed_s), pod.name)
-        yield Deed(at(failed_s), "events", reason, text=f"{code}: {pod.name} is refused, {pod.refused_for}")
-        yield Deed(at(failed_s), "events", summary)
+        yield Deed(at(failed_s), "Pod", writer.unschedulable(failed_s), pod.name)
+        yield Deed(at(failed_s), "Event", reason, text=f"{code}: {pod.name} is refused, {pod.refused_for}")
+        yield Deed(at(failed_s), "Event", summary)
     if pod.bound_s is not None:
         yield from _binding(writer, pod, pod.bound_s)
     if pod.started_s is not None:
-        yield Deed(at(pod.started_s), "pods", writer.running(pod, pod.started_s), pod.name)
+        yield Deed(at(pod.started_s), "Pod", writer.running(pod, pod.started_s), pod.name)
     if pod.started_s is not None and pod.ended_s is not None:
         manifest = writer.succeeded(pod, pod.started_s, pod.ended_s)
-        yield Deed(at(pod.ended_s), "pods", manifest, pod.name, f"{code}: {pod.name} completes")
+        yield Deed(at(pod.ended_s), "Pod", manifest, pod.name, f"{code}: {pod.name} completes")
 
 
 def _binding(writer: Writer, pod: PodPlan, bound_s: int) -> Iterator[Deed]:
@@ -81,12 +80,12 @@ def _binding(writer: Writer, pod: PodPlan, bound_s: int) -> Iterator[Deed]:
     at_s = cluster.replay.real_s(bound_s)
     if pod.bypasses_hami:
         text = f"{cluster.code}: {pod.name} is bound by {pod.scheduler}, past HAMi"
-        yield Deed(at_s, "pods", writer.bound(bound_s), pod.name, text)
+        yield Deed(at_s, "Pod", writer.bound(bound_s), pod.name, text)
         return
-    yield Deed(at_s, "nodes", writer.lock(bound_s, pod), cluster.node)
-    yield Deed(at_s, "pods", writer.allocating(bound_s), pod.name)
-    yield Deed(at_s, "pods", writer.bound(bound_s), pod.name, f"{cluster.code}: {pod.name} is bound")
-    yield Deed(at_s, "events", writer.binding_succeeded(pod, bound_s))
+    yield Deed(at_s, "Node", writer.lock(bound_s, pod), cluster.node)
+    yield Deed(at_s, "Pod", writer.allocating(bound_s), pod.name)
+    yield Deed(at_s, "Pod", writer.bound(bound_s), pod.name, f"{cluster.code}: {pod.name} is bound")
+    yield Deed(at_s, "Event", writer.binding_succeeded(pod, bound_s))
     if not cluster.is_mock:
-        yield Deed(at_s + ALLOCATE_TAKES_S, "pods", writer.allocated(), pod.name)
-        yield Deed(at_s + ALLOCATE_TAKES_S, "nodes", writer.lock(bound_s, None), cluster.node)
+        yield Deed(at_s + ALLOCATE_TAKES_S, "Pod", writer.allocated(), pod.name)
+        yield Deed(at_s + ALLOCATE_TAKES_S, "Node", writer.lock(bound_s, None), cluster.node)

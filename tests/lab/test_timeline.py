@@ -17,7 +17,7 @@ def deeds(code: str) -> tuple[Deed, ...]:
 
 
 def locks(code: str) -> list[str | None]:
-    values = [d.manifest["metadata"]["annotations"] for d in deeds(code) if d.kind == "nodes"]
+    values = [d.manifest["metadata"]["annotations"] for d in deeds(code) if d.kind == "Node"]
     return [value["hami.io/mutex.lock"] for value in values]
 
 
@@ -33,9 +33,9 @@ def test_deeds_are_in_the_order_in_which_they_are_done_and_each_pod_is_created_f
         assert [d.at_s for d in done] == sorted(d.at_s for d in done)
         known: set[str] = set()
         for deed in done:
-            if deed.kind == "pods" and deed.name is None:
+            if deed.kind == "Pod" and deed.name is None:
                 known.add(deed.manifest["metadata"]["name"])
-            elif deed.kind == "pods":
+            elif deed.kind == "Pod":
                 assert deed.name in known
 
 
@@ -62,7 +62,7 @@ def test_hamis_own_device_plugin_frees_every_lock_before_the_next_pod_is_bound()
 
 
 def test_event_texts_are_hamis() -> None:
-    texts = [d.manifest["message"] for d in deeds("lab-a") if d.kind == "events"]
+    texts = [d.manifest["message"] for d in deeds("lab-a") if d.kind == "Event"]
 
     assert "1 nodes CardInsufficientMemory(gpu-node)" in texts
     assert "1 nodes CardInsufficientCore(gpu-node)" in texts
