@@ -5,6 +5,7 @@ Invariant: a database is only ever made or changed by alembic; nothing calls `cr
 
 from __future__ import annotations
 
+from functools import cache
 from importlib.resources import files
 
 from alembic import command
@@ -43,6 +44,7 @@ def upgrade(database: Database) -> None:
         raise _unusable(database, error) from error
 
 
+@cache
 def newest_revision() -> str | None:
     """The revision that this program works with."""
     return ScriptDirectory.from_config(_scripts()).get_current_head()

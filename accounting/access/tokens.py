@@ -1,0 +1,148 @@
+"""Bearer tokens: made once, shown once, kept as a hash.
+
+A token reads `smt_<prefix>_<secret>`; the prefix finds its row, the SHA-256 of the whole proves it. 256
+random bits need no slow hash. Invariant: no secret is ever stored, logged, or part of an error.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Sequence
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from accounting.access.audit import record
+from accounting.access.viewer import ROLES, Role, Viewer
+from accounting.errors import ConflictError, InvalidError, NotFoundError
+from accounting.store.models import ApiToken, Cluster
+
+MAX_LIFE_MS = 3_650 * 86_400_000
+
+_TOKEN = re.compile(r"smt_([0-9a-f]{12})_([0-9a-f]{64})")
+
+
+class TokenRefusedError(InvalidError):
+    """No token, or one that is unknown, expired or revoked: the asker is not told which."""
+
+
+def new_token() -> str:
+    """A random token."""
+    return f"smt_{secrets.token_hex(6)}_{secrets.token_hex(32)}"
+
+
+def _sha256(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def create_token(
+    session: Session,
+    *,
+    role: Role,
+    by: Viewer,
+    now_ms: int,
+    cluster: str | None = None,
+    node_uid: str | None = None,
+    tenant_path: str | None = None,
+    note: str = "",
+    expires_at_ms: int | None = None,
+    token: str | None = None,
+) -> str:
+    """Make a token and return it; it cannot be read again.
+
+    Args:
+        session: A writing transaction.
+        role: What its bearer may do.
+        by: Who makes it.
+        now_ms: The clock.
+        cluster: A reporter's cluster; for no other role.
+        node_uid: Only facts of this node; for a reporter.
+        tenant_path: The root of the subtree to read; for a tenant.
+        note: What it is for, for the list.
+        expires_at_ms: None: never.
+        token: One that exists already, out of a file, instead of a random one.
+
+    Raises:
+        InvalidError: A scope that the role does not have, or lacks; a given token of the wrong form.
+        NotFoundError: The cluster is not registered.
+        ConflictError: A given token exists already.
+    """
+    if (role == "reporter") != (cluster is not None):
+        raise InvalidError("a reporter's token needs a cluster (--cluster CODE), and no other role has one")
+    if (role == "tenant") != (tenant_path is not None):
+        raise InvalidError("a tenant's token needs a tenant (--tenant PATH), and no other role has one")
+    if node_uid is not None and role != "reporter":
+        raise InvalidError("only a reporter's token is bound to a node (--node-uid)")
+    if expires_at_ms is not None and not now_ms < expires_at_ms <= now_ms + MAX_LIFE_MS:
+        raise InvalidError("a token expires within ten years from now (--days 1 to 3650), or never")
+    if cluster is not None and session.get(Cluster, cluster) is None:
+        raise NotFoundError(
+            f'no cluster "{cluster}"; register it with: slicemeter accounting cluster add {cluster}'
+        )
+    made = new_token() if token is None else token
+    match = _TOKEN.fullmatch(made)
+    if match is None:
+        raise InvalidError("a token reads smt_, 12 hex digits, _, 64 hex digits")
+    prefix = match[1]
+    if session.scalar(select(ApiToken.id).where(ApiToken.prefix == prefix)) is not None:
+        raise ConflictError(f"a token smt_{prefix}_… exists already")
+    session.add(
+        ApiToken(
+            prefix=prefix,
+            sha256=_sha256(made),
+            role=role,
+            cluster=cluster,
+            node_uid=node_uid,
+            tenant_path=None if tenant_path is None else tenant_path.strip("/"),
+            note=note,
+            created_at_ms=now_ms,
+            expires_at_ms=expires_at_ms,
+        )
+    )
+    scope = {"role": role, "cluster": cluster, "node_uid": node_uid, "tenant": tenant_path}
+    record(session, at_ms=now_ms, by=by, action="token create", what=prefix, after=scope)
+    return made
+
+
+def authenticate(session: Session, token: str, *, now_ms: int) -> Viewer:
+    """Who bears this token.
+
+    Raises:
+        TokenRefusedError: Nobody.
+    """
+    refused = TokenRefusedError("the token is missing, unknown, expired or revoked")
+    match = _TOKEN.fullmatch(token)
+    if match is None:
+        raise refused
+    row = session.scalar(select(ApiToken).where(ApiToken.prefix == match[1]))
+    if row is None or not hmac.compare_digest(row.sha256, _sha256(token)):
+        raise refused
+    if row.revoked_at_ms is not None or (row.expires_at_ms is not None and row.expires_at_ms <= now_ms):
+        raise refused
+    role = next(known for known in ROLES if known == row.role)
+    return Viewer(f"token:{row.prefix}", role, row.cluster, row.node_uid, row.tenant_path)
+
+
+def list_tokens(session: Session) -> Sequence[ApiToken]:
+    """Every token, oldest first, without its secret."""
+    return session.scalars(select(ApiToken).order_by(ApiToken.id)).all()
+
+
+def revoke_token(session: Session, prefix: str, *, by: Viewer, now_ms: int) -> None:
+    """Make a token useless from now on.
+
+    Raises:
+        NotFoundError: No token has this prefix.
+        ConflictError: It was revoked before.
+    """
+    prefix = prefix.removeprefix("smt_").partition("_")[0]
+    row = session.scalar(select(ApiToken).where(ApiToken.prefix == prefix))
+    if row is None:
+        raise NotFoundError(f'no token "{prefix}"; list them with: slicemeter accounting token list')
+    if row.revoked_at_ms is not None:
+        raise ConflictError(f'token "{prefix}" was revoked before')
+    row.revoked_at_ms = now_ms
+    record(session, at_ms=now_ms, by=by, action="token revoke", what=prefix, after={})

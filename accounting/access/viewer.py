@@ -1,0 +1,64 @@
+"""Who asks, and the one place where a query is narrowed to what they may see.
+
+Invariant: every query whose answer reaches a person goes through `only_visible`. What a viewer may not
+see looks like what does not exist.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, TypeVar
+
+from sqlalchemy import ColumnElement, Select, false, or_, true
+
+from accounting.store.models import Tenant
+
+Role: TypeAlias = Literal["reporter", "tenant", "operator", "admin"]
+
+ROLES: tuple[Role, ...] = ("reporter", "tenant", "operator", "admin")
+READERS: tuple[Role, ...] = ("tenant", "operator", "admin")
+
+Row = TypeVar("Row", bound=tuple[object, ...])
+
+
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """What a token's bearer is.
+
+    Attributes:
+        name: For the audit log: `token:` and the token's prefix, or who runs the command.
+        role: Its one role.
+        cluster: A reporter's cluster.
+        node_uid: A node exporter's node; None for a reporter of the whole cluster.
+        tenant_path: The root of the subtree that a tenant's token may read.
+    """
+
+    name: str
+    role: Role
+    cluster: str | None = None
+    node_uid: str | None = None
+    tenant_path: str | None = None
+
+    @property
+    def sees_everything(self) -> bool:
+        """Whether no query is narrowed for it."""
+        return self.role in {"operator", "admin"}
+
+
+COMMAND_LINE = Viewer(name="command line", role="admin")
+"""Whoever can open the database file by hand may do everything anyway."""
+
+
+def tenant_is_visible(viewer: Viewer) -> ColumnElement[bool]:
+    """The condition on `Tenant` rows that a viewer may see: its own node and what lies below."""
+    if viewer.sees_everything:
+        return true()
+    if viewer.role != "tenant" or not viewer.tenant_path:
+        return false()
+    path = viewer.tenant_path
+    return or_(Tenant.path == path, Tenant.path.startswith(f"{path}/", autoescape=True))
+
+
+def only_visible(statement: Select[Row], viewer: Viewer) -> Select[Row]:
+    """Narrow a query that selects from, or joins, `Tenant` to what the viewer may see."""
+    return statement.where(tenant_is_visible(viewer))

@@ -1,0 +1,42 @@
+"""The application factory: one function that puts routes, problems and metrics together.
+
+The clock is an argument, so that a test may live in another month; the service passes the real one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fastapi import APIRouter, FastAPI
+
+from accounting.api import facts, health, problems
+from accounting.api.dependencies import Clock, Service
+from accounting.api.metrics import ServiceMetrics
+from accounting.settings import Settings
+from accounting.store.database import Database
+from contract.version import VERSION
+
+ROUTERS: Sequence[APIRouter] = (health.router, facts.router)
+"""Every router of the API."""
+
+
+def create_app(settings: Settings, *, database: Database, clock: Clock) -> FastAPI:
+    """Make the application.
+
+    Args:
+        settings: What the operator set.
+        database: One of the schema of this program; the caller closes it.
+        clock: Now, in Unix milliseconds.
+    """
+    app = FastAPI(
+        title="Slicemeter accounting",
+        version=VERSION,
+        openapi_url="/api/v1/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.state.service = Service(database, settings, clock, ServiceMetrics(database))
+    problems.install(app)
+    for router in ROUTERS:
+        app.include_router(router)
+    return app

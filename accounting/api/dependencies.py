@@ -1,0 +1,72 @@
+"""What routes ask for: the database, the clock, the settings, and who is asking.
+
+A route that takes a `Reader` answers 401 without a good token and 403 to a reporter; whatever it then
+shows it selects through `accounting.access.viewer.only_visible`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, TypeAlias
+
+from fastapi import Depends, Request
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from accounting.access.tokens import TokenRefusedError, authenticate
+from accounting.access.viewer import READERS, Role, Viewer
+from accounting.api.metrics import ServiceMetrics
+from accounting.api.problems import Problem
+from accounting.settings import Settings
+from accounting.store.database import Database
+
+Clock: TypeAlias = Callable[[], int]
+"""Now, in Unix milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """What one running application works with."""
+
+    database: Database
+    settings: Settings
+    clock: Clock
+    metrics: ServiceMetrics
+
+
+def _service(request: Request) -> Service:
+    service = request.app.state.service
+    assert isinstance(service, Service)
+    return service
+
+
+InService = Annotated[Service, Depends(_service)]
+
+_bearer = HTTPBearer(auto_error=False, description="A token made by: slicemeter accounting token create")
+
+
+def _viewer(
+    service: InService, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
+) -> Viewer:
+    try:
+        with service.database.reading() as session:
+            token = "" if credentials is None else credentials.credentials
+            return authenticate(session, token, now_ms=service.clock())
+    except TokenRefusedError as error:
+        raise Problem(401, str(error), headers={"WWW-Authenticate": "Bearer"}) from None
+
+
+def allow(*roles: Role) -> Callable[[Viewer], Viewer]:
+    """A dependency that lets these roles pass and answers 403 to all others."""
+
+    def check(viewer: Annotated[Viewer, Depends(_viewer)]) -> Viewer:
+        if viewer.role not in roles:
+            raise Problem(403, f"this needs a token of role {' or '.join(roles)}")
+        return viewer
+
+    return check
+
+
+Reader = Annotated[Viewer, Depends(allow(*READERS))]
+Operator = Annotated[Viewer, Depends(allow("operator", "admin"))]
+Reporter = Annotated[Viewer, Depends(allow("reporter"))]

@@ -1,0 +1,76 @@
+"""The service's own page for Prometheus: counters of this process, and what the database knows.
+
+Invariant: nothing is shown that a tenant's token would be needed for; names of clusters and nodes are
+the operator's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, Counter, disable_created_metrics
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+from sqlalchemy import func, select
+
+from accounting.store.database import Database
+from accounting.store.models import ExporterSource
+from contract.catalogue import BY_NAME
+from contract.units import MS_PER_SECOND
+
+# A `_created` series for each counter is in no catalogue.
+disable_created_metrics()  # type: ignore[no-untyped-call]
+
+
+class _Sources(Collector):
+    """When each exporter was heard last.
+
+    # HELP slicemeter_source_last_seen_timestamp_seconds Last batch of an exporter.
+    # TYPE slicemeter_source_last_seen_timestamp_seconds gauge
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def describe(self) -> Iterator[Metric]:
+        yield self._family()
+
+    def collect(self) -> Iterator[Metric]:
+        seen = self._family()
+        query = select(
+            ExporterSource.cluster, ExporterSource.node, func.max(ExporterSource.last_seen_ms)
+        ).group_by(ExporterSource.cluster, ExporterSource.node)
+        with self._database.reading() as session:
+            for cluster, node, at_ms in session.execute(query):
+                seen.add_metric([cluster, node], at_ms / MS_PER_SECOND)
+        yield seen
+
+    @staticmethod
+    def _family() -> GaugeMetricFamily:
+        known = BY_NAME["source_last_seen_timestamp_seconds"]
+        return GaugeMetricFamily(known.full_name, known.help, labels=known.labels)
+
+
+class ServiceMetrics:
+    """The registry of one application."""
+
+    def __init__(self, database: Database) -> None:
+        self.registry = CollectorRegistry()
+        family = BY_NAME["facts_total"]
+        self._facts = Counter(
+            family.full_name.removesuffix("_total"), family.help, family.labels, registry=self.registry
+        )
+        for result in family.closed:
+            self._facts.labels(result)
+        self.registry.register(_Sources(database))
+
+    def count_facts(self, *, stored: int, duplicate: int, rejected: int) -> None:
+        """Count one batch."""
+        for result, count in (("stored", stored), ("duplicate", duplicate), ("rejected", rejected)):
+            self._facts.labels(result).inc(count)
+
+    def page(self, accept: str | None) -> tuple[bytes, str]:
+        """The page in the form that a scraper accepts, and its content type."""
+        encode, content_type = choose_encoder(accept or "")
+        return encode(self.registry), content_type

@@ -1,0 +1,67 @@
+"""Every error as RFC 9457 `application/problem+json`, with nothing in it that the asker did not send.
+
+Invariant: an unforeseen exception answers 500 with a fixed text; its traceback goes to the log only.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from accounting.errors import AccountingError, ConflictError, NotFoundError
+
+MEDIA_TYPE = "application/problem+json"
+
+_log = logging.getLogger(__name__)
+
+
+class Problem(HTTPException):
+    """An answer that is an error: a status and one line that says what is wrong and the way out."""
+
+    def __init__(self, status: int, detail: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(status, detail, dict(headers or {}))
+
+
+def _answer(status: int, detail: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    # `type` is left out: RFC 9457 says it then is about:blank and the title is the status phrase.
+    body = {"title": HTTPStatus(status).phrase, "status": status, "detail": detail}
+    return JSONResponse(body, status, headers, MEDIA_TYPE)
+
+
+async def _http_error(_request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    return _answer(error.status_code, str(error.detail), error.headers)
+
+
+async def _validation_error(_request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    places = (f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
+    return _answer(422, "; ".join(places))
+
+
+async def _accounting_error(_request: Request, error: Exception) -> JSONResponse:
+    status = 404 if isinstance(error, NotFoundError) else 409 if isinstance(error, ConflictError) else 422
+    return _answer(status, str(error))
+
+
+async def _unforeseen_error(request: Request, error: Exception) -> JSONResponse:
+    _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return _answer(500, "the service failed; its log says why")
+
+
+def install(app: FastAPI) -> None:
+    """Answer every error of an application as a problem."""
+    handlers: dict[type[Exception], Callable[[Request, Exception], Awaitable[JSONResponse]]] = {
+        HTTPException: _http_error,
+        RequestValidationError: _validation_error,
+        AccountingError: _accounting_error,
+        Exception: _unforeseen_error,
+    }
+    for kind, handler in handlers.items():
+        app.add_exception_handler(kind, handler)

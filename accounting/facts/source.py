@@ -1,0 +1,82 @@
+"""Who sends: the header that names an exporter's run, and the registry of those runs.
+
+Source of the header: `contract.facts.HEADER_SOURCE`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from sqlalchemy.orm import Session
+
+from accounting.errors import InvalidError
+from accounting.store.models import ExporterSource
+from contract.facts import HEADER_SOURCE
+
+MAX_FIELD = 253
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One run of an exporter; node and its UID are empty on the cluster role."""
+
+    role: Literal["node", "cluster"]
+    epoch: str
+    version: str
+    node_uid: str = ""
+    node: str = ""
+
+
+def parse_source(header: str) -> Source:
+    """Read `role=node;node_uid=…;node=…;epoch=…;version=…`.
+
+    Raises:
+        InvalidError: A field is missing, too long, or no field at all.
+    """
+    fields: dict[str, str] = {}
+    for part in header.split(";"):
+        name, equals, value = part.strip().partition("=")
+        if not equals or len(value) > MAX_FIELD or not value.isprintable():
+            raise InvalidError(f"header {HEADER_SOURCE}: a field is no name=value, or too long")
+        fields[name] = value
+    role = fields.get("role")
+    needed = {"node": ("epoch", "version", "node_uid", "node"), "cluster": ("epoch", "version")}
+    if role not in {"node", "cluster"}:
+        raise InvalidError(f"header {HEADER_SOURCE}: role is node or cluster")
+    missing = [name for name in needed[role] if not fields.get(name)]
+    if missing:
+        raise InvalidError(f"header {HEADER_SOURCE}: {', '.join(missing)} missing")
+    if role == "cluster":
+        return Source("cluster", fields["epoch"], fields["version"])
+    return Source("node", fields["epoch"], fields["version"], fields["node_uid"], fields["node"])
+
+
+def note_source(
+    session: Session,
+    cluster: str,
+    source: Source,
+    *,
+    now_ms: int,
+    clock_offset_ms: int,
+    sent: int,
+    stored: int,
+) -> None:
+    """Register a request of an exporter's run: when, how its clock goes, how much it brought."""
+    row = session.get(ExporterSource, (cluster, source.epoch))
+    if row is None:
+        row = ExporterSource(
+            cluster=cluster,
+            epoch=source.epoch,
+            role=source.role,
+            node_uid=source.node_uid,
+            node=source.node,
+            version=source.version,
+            facts_sent=0,
+            facts_stored=0,
+        )
+        session.add(row)
+    row.last_seen_ms = now_ms
+    row.clock_offset_ms = clock_offset_ms
+    row.facts_sent += sent
+    row.facts_stored += stored

@@ -1,0 +1,103 @@
+"""Which time of which device a new or changed fact may have changed, so that only that is rated again.
+
+Invariant: rating what is marked gives the same ledger as rating everything, in any order of arrival. A
+window reaches 6 h beyond the change on both sides, because presence is bridged that far and the grace is
+never longer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from accounting.facts.bounds import MAX_AGE_MS, MS_PER_DAY
+from accounting.settings import MAX_GRACE_MS
+from contract.facts import (
+    AllocationFact,
+    DeviceUsageFact,
+    NodeStateFact,
+    PresenceFact,
+    SliceUsageFact,
+    UnallocatedUseFact,
+)
+from contract.units import MS_PER_HOUR
+
+REACH_MS = MAX_GRACE_MS
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Time of one device, or of all devices of a node (`device_uuid` None), that may have changed."""
+
+    node_uid: str
+    device_uuid: str | None
+    from_ms: int
+    to_ms: int
+
+    def days(self, *, now_ms: int) -> range:
+        """Starts of the UTC days that it touches with its reach; nothing older than 400 days."""
+        begins = max(self.from_ms - REACH_MS, now_ms - MAX_AGE_MS)
+        first = begins - begins % MS_PER_DAY
+        return range(first, self.to_ms + REACH_MS + 1, MS_PER_DAY)
+
+
+def touched_by_allocation(before: AllocationFact | None, after: AllocationFact, _now_ms: int) -> list[Window]:
+    """Between a confirmation and the next only the time since; else all that is or was held."""
+    ends = [after.confirmed_at_ms, after.ended_at_ms or 0]
+    if before is None:
+        return [Window(after.node_uid, after.device_uuid, after.bound_at_ms, max(ends))]
+    ends += [before.confirmed_at_ms, before.ended_at_ms or 0]
+    if _sized_alike(before, after):
+        known = [
+            before.confirmed_at_ms,
+            *(at for at in (before.ended_at_ms, after.ended_at_ms) if at is not None),
+        ]
+        return [Window(after.node_uid, after.device_uuid, min(known), max(ends))]
+    begins = min(before.bound_at_ms, after.bound_at_ms)
+    nodes = sorted({before.node_uid, after.node_uid})
+    return [Window(node_uid, after.device_uuid, begins, max(ends)) for node_uid in nodes]
+
+
+def _sized_alike(before: AllocationFact, after: AllocationFact) -> bool:
+    moving = ("confirmed_at_ms", "ended_at_ms", "end_reason", "end_kind")
+    return all(
+        getattr(before, name) == getattr(after, name)
+        for name in after.__struct_fields__
+        if name not in moving
+    )
+
+
+def touched_by_presence(before: PresenceFact | None, after: PresenceFact, now_ms: int) -> list[Window]:
+    """A longer interval touches what it gained; a new one also all later time that had to guess from it."""
+    if before is not None and _same_but_longer(before, after):
+        begins, ends = before.to_ms, after.to_ms
+    else:
+        # The size and state last known hold on where slices are held but nobody reports the card.
+        begins, ends = after.from_ms, max(after.to_ms, now_ms)
+    return [Window(after.node_uid, after.device_uuid, begins, ends)]
+
+
+def _same_but_longer(before: PresenceFact, after: PresenceFact) -> bool:
+    return all(
+        getattr(before, name) == getattr(after, name) for name in after.__struct_fields__ if name != "to_ms"
+    )
+
+
+def touched_by_node_state(before: NodeStateFact | None, after: NodeStateFact, _now_ms: int) -> list[Window]:
+    """What it gained on every device of the node; all of it, from the last heartbeat on, when it is new."""
+    begins = min(after.from_ms, after.heartbeat_at_ms)
+    if before is not None:
+        began = min(before.from_ms, before.heartbeat_at_ms)
+        is_longer = before.ready == after.ready and (after.ready or began == begins)
+        begins = before.to_ms if is_longer else min(began, begins)
+    return [Window(after.node_uid, None, begins, after.to_ms)]
+
+
+def touched_by_use(
+    before: SliceUsageFact | UnallocatedUseFact | DeviceUsageFact | None,
+    after: SliceUsageFact | UnallocatedUseFact | DeviceUsageFact,
+    _now_ms: int,
+) -> list[Window]:
+    """Its hour: use shows life on a node that looked down, and energy is priced by the hour."""
+    nodes = {after.node_uid} if before is None else {before.node_uid, after.node_uid}
+    ends = after.hour_ms + MS_PER_HOUR
+    return [Window(node_uid, after.device_uuid, after.hour_ms, ends) for node_uid in sorted(nodes)]

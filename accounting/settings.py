@@ -1,0 +1,37 @@
+"""What an operator may set about the service, with its defaults and limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from accounting.errors import InvalidError
+
+MAX_GRACE_MS = 6 * 3_600_000
+"""Beyond it a phantom slice would outlive the bridging of presence (`reference/ledger.md §5`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Settings of one running service.
+
+    Attributes:
+        grace_ms: How long a slice is held after its latest confirmation when nobody saw it end; at least
+            three times the exporters' push interval.
+        rate_interval_seconds: How often the open periods are rated.
+
+    Raises:
+        InvalidError: A value out of its range.
+    """
+
+    grace_ms: int = 900_000
+    rate_interval_seconds: float = 60.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.grace_ms <= MAX_GRACE_MS:
+            raise InvalidError(
+                f"grace of {self.grace_ms / 1000:g} s: it lies above 0 and up to {MAX_GRACE_MS // 1000} s"
+            )
+        if not 0 < self.rate_interval_seconds <= 86_400:
+            raise InvalidError(
+                f"rate interval of {self.rate_interval_seconds:g} s: it lies above 0 and up to 86400 s"
+            )

@@ -1,0 +1,60 @@
+"""`slicemeter accounting serve`: run the service."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from accounting.api.app import create_app
+from accounting.api.serving import Rater, address_of, listen, run
+from accounting.settings import Settings
+from accounting.store.database import Database
+from accounting.store.migrate import current_revision, require_current, upgrade
+from slicemeter.accounting.options import now_ms, parser
+
+DEFAULT_LISTEN = "127.0.0.1:8476"
+
+
+def main(argv: Sequence[str]) -> int:
+    """Serve until SIGTERM or Ctrl-C."""
+    defaults = Settings()
+    made = parser("serve", "Run the service: facts in, ledger and statements out.")
+    made.add_argument(
+        "--listen",
+        metavar="HOST:PORT",
+        default=DEFAULT_LISTEN,
+        help=f"default: {DEFAULT_LISTEN}; port 0: any",
+    )
+    made.add_argument(
+        "--rate-interval",
+        metavar="SECONDS",
+        type=float,
+        default=defaults.rate_interval_seconds,
+        help="how often the open periods are rated; default: %(default)g",
+    )
+    made.add_argument(
+        "--grace-seconds",
+        metavar="SECONDS",
+        type=float,
+        default=defaults.grace_ms / 1000,
+        help="how long a slice is held after its latest confirmation when nobody saw it end; at least three "
+        "times the exporters' push interval; default: %(default)g",
+    )
+    arguments = made.parse_args(argv)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    settings = Settings(
+        grace_ms=round(arguments.grace_seconds * 1000), rate_interval_seconds=arguments.rate_interval
+    )
+    database = Database(arguments.database)
+    try:
+        if current_revision(database) is None:
+            upgrade(database)
+        require_current(database)
+        with listen(arguments.listen) as listening:
+            app = create_app(settings, database=database, clock=now_ms)
+            print(f"listening on {address_of(listening)}", flush=True)
+            run(app, listening, Rater(lambda: None, interval_seconds=settings.rate_interval_seconds))
+    finally:
+        database.close()
+    return 0
