@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final, TypeAlias
 
-from exporter.hami.errors import CacheError
-from exporter.hami.opening import printable, read_cache, read_gzipped_cache
+from exporter.hami.errors import CacheError, printable
+from exporter.hami.opening import read_cache, read_gzipped_cache
 from exporter.hami.region import DeviceUse, NotReady, Region, Slot
 
 Json: TypeAlias = "bool | int | str | Sequence[Json] | Mapping[str, Json] | None"
@@ -117,8 +117,8 @@ def _slot_json(slot: Slot) -> dict[str, Json]:
     return shown
 
 
-def _use_json(use: DeviceUse) -> dict[str, Json]:
-    """A slot's counters as they stand in the file: unsigned."""
+def _memory(use: DeviceUse) -> dict[str, int]:
+    """The memory counters that the layout keeps, under the names of HAMi-core's structure."""
     counters = {
         "context_size": use.context_bytes,
         "module_size": use.module_bytes,
@@ -126,33 +126,37 @@ def _use_json(use: DeviceUse) -> dict[str, Json]:
         "offset": use.offset_bytes,
         "total": use.total_bytes,
         "monitorused": use.monitorused_bytes,
+    }
+    return {name: value for name, value in counters.items() if value is not None}
+
+
+def _utilization(use: DeviceUse) -> dict[str, int]:
+    percentages = {
         "sm_util": use.sm_util_percent,
         "enc_util": use.enc_util_percent,
         "dec_util": use.dec_util_percent,
     }
-    return {name: value % 2**64 for name, value in counters.items() if value is not None}
+    return {name: value for name, value in percentages.items() if value is not None}
+
+
+def _use_json(use: DeviceUse) -> dict[str, Json]:
+    """A slot's counters as they stand in the file: unsigned."""
+    return {name: value % 2**64 for name, value in (_memory(use) | _utilization(use)).items()}
 
 
 def _sum_json(use: DeviceUse) -> dict[str, Json]:
-    """Sums are signed."""
-    sums = {
-        "context_size": use.context_bytes,
-        "module_size": use.module_bytes,
-        "data_size": use.data_bytes,
-        "total": use.total_bytes,
-        "monitorused": use.monitorused_bytes,
-        "sm_util": use.sm_util_percent,
-    }
-    return {name: value for name, value in sums.items() if value is not None}
+    """Sums are signed; a sum of offsets or of codec use means nothing."""
+    meaningless = {"offset", "enc_util", "dec_util"}
+    sums = _memory(use) | _utilization(use)
+    return {name: value for name, value in sums.items() if name not in meaningless}
 
 
 def _below_zero(slots: Iterable[Slot]) -> Iterable[dict[str, Json]]:
-    field_names = {"context_bytes": "context_size", "module_bytes": "module_size", "data_bytes": "data_size"}
     for slot in slots:
         for use in slot.devices:
-            for field, value in use.below_zero:
-                name = field_names.get(field, field.removesuffix("_bytes"))
-                yield {"slot": slot.slot, "device": use.index, "field": name, "signed_value": value}
+            for name, value in _memory(use).items():
+                if value < 0:
+                    yield {"slot": slot.slot, "device": use.index, "field": name, "signed_value": value}
 
 
 def region_lines(file: str, region: Region) -> list[str]:
@@ -206,7 +210,7 @@ def _slot_rows(region: Region) -> list[list[str]]:
         flags += [] if slot.consistent else ["being written"]
         identity = [str(slot.slot), str(slot.pid), str(slot.hostpid or "not known"), status]
         for use in slot.devices:
-            marks = flags + [f"{name.removesuffix('_bytes')} below zero" for name, _ in use.below_zero]
+            marks = flags + [f"{name} below zero" for name, value in _memory(use).items() if value < 0]
             sm = "-" if use.sm_util_percent is None else f"{use.sm_util_percent} %"
             figures = [use.total_bytes, use.context_bytes, use.data_bytes, use.monitorused_bytes]
             rows.append([*identity, str(use.index), *map(_mib, figures), sm, ", ".join(marks)])

@@ -6,85 +6,118 @@ function here can fail on any content.
 
 from __future__ import annotations
 
-from exporter.hami.layouts import DEVICES, SEQLOCK, UUID_BYTES, Layout
+from typing import Final
+
+from exporter.hami.layouts import DEVICES, PROC_NUM, SEQLOCK, UUID_BYTES, Layout
 from exporter.hami.region import DeviceUse, Quality, Region, RegionDevice, Slot
 
+_KNOWN_STATUS: Final = (0, 1, 2)
+_SOUND: Final[frozenset[Quality]] = frozenset()
 
-def decode_region(
-    layout: Layout, head: bytes, tail: tuple[int, ...], slots: list[Slot], quality: set[Quality]
-) -> Region:
-    """Put a region together from its header bytes, its clamped tail and its decoded slots.
 
-    What is noticed on the way is added to `quality`.
-    """
-    sm_init_flag, owner_pid, sem_word, device_count, *limits = layout.header_struct.unpack_from(head)
+def decode_region(layout: Layout, head: bytes, before: bytes, tail: bytes, slots: list[Slot]) -> Region:
+    """Put a region together from its header bytes, its decoded slots, and the tail before and after them."""
+    quality: set[Quality] = set()
+    header = layout.header_struct.unpack_from(head)
+    sm_init_flag, owner_pid, sem_word, device_count = header[:4]
+    limits, sm_limits = header[4 : 4 + DEVICES], header[4 + DEVICES :]
     device_num = min(device_count, DEVICES)
     if device_num != device_count:
         quality.add(Quality.DEVICE_COUNT_CLAMPED)
-    process_count, utilization_switch, recent_kernel, priority, *last_kernel_time = tail
-    devices = tuple(
-        RegionDevice(
-            index, _uuid(head, layout, index, quality), limits[index] or None, limits[DEVICES + index]
-        )
+    proc_num, utilization_switch, recent_kernel, priority, *last_kernel_time = layout.tail_struct.unpack(tail)
+    if proc_num != len(slots):
+        moving = tail[: PROC_NUM.size] != before[: PROC_NUM.size]
+        quality.add(Quality.TABLE_MOVING if moving else Quality.PROCESS_COUNT_CLAMPED)
+        # Slots beyond a smaller count hold left-overs.
+        slots = slots[: max(proc_num, 0)]
+    devices = [
+        RegionDevice(index, _uuid(head, layout, index, quality), limits[index] or None, sm_limits[index])
         for index in range(device_num)
-    )
+    ]
     for slot in slots:
-        _note(slot, quality)
+        if slot.quality:
+            quality |= slot.quality
     return Region(
-        layout=layout.name,
-        version=layout.version,
-        sm_init_flag=sm_init_flag,
-        owner_pid=owner_pid,
-        sem_held=sem_word == 0,
-        device_num=device_num,
-        devices=devices,
-        limits_bytes=tuple(limits[:DEVICES]),
-        sm_limits_percent=tuple(limits[DEVICES:]),
-        proc_num=process_count,
-        slots=tuple(slots),
-        live_slots=_live(slots, quality),
-        utilization_switch=utilization_switch,
-        recent_kernel=recent_kernel,
-        priority=priority,
-        last_kernel_time_s=last_kernel_time[0] if last_kernel_time else None,
-        quality=frozenset(quality),
+        layout.name,
+        layout.version,
+        sm_init_flag,
+        owner_pid,
+        sem_word == 0,
+        device_num,
+        tuple(devices),
+        limits,
+        sm_limits,
+        len(slots),
+        tuple(slots),
+        _live(slots, quality),
+        utilization_switch,
+        recent_kernel,
+        priority,
+        last_kernel_time[0] if last_kernel_time else None,
+        frozenset(quality),
     )
 
 
-def decode_slot(layout: Layout, look: bytes, offset: int, slot: int, *, held_still: bool) -> Slot:
+def decode_slot(layout: Layout, look: bytes, offset: int, slot: int, held_still: bool) -> Slot:
     """Decode the slot that begins at `offset` of `look`; `held_still` = the look before agreed."""
-    count = 1
-    for start, zeros in layout.rest_is_zero:
-        if not look.startswith(zeros, offset + start):
-            count = DEVICES
-            break
-    values = layout.slot_structs[count].unpack_from(look, offset)
-    seqlock = None if layout.seqlock is None else SEQLOCK.unpack_from(look, offset + layout.seqlock)[0]
-    uses = (_use(layout, values, index, count) for index in range(count))
-    return Slot(
-        slot=slot,
-        pid=values[0],
-        hostpid=values[1],
-        status=values[-1],
-        seqlock=seqlock,
-        devices=tuple(use for use in uses if use is not None),
-        consistent=held_still and not (seqlock and seqlock % 2),
+    one, two, three = layout.rest_is_zero
+    alone = (
+        look.startswith(one[1], offset + one[0])
+        and look.startswith(two[1], offset + two[0])
+        and look.startswith(three[1], offset + three[0])
     )
+    seqlock = None if layout.seqlock is None else SEQLOCK.unpack_from(look, offset + layout.seqlock)[0]
+    consistent = held_still and not (seqlock and seqlock % 2)
+    # Nearly every slot uses device 0 alone and is sound; only the others pay for a closer look.
+    uses: tuple[DeviceUse, ...]
+    if alone:
+        values = layout.slot_structs[1].unpack_from(look, offset)
+        use = _use(layout, values, 0, 1)
+        uses = () if use is None else (use,)
+        closer = min(values) < 0 or (layout.kinds == 5 and values[2] + values[3] + values[4] != values[6])
+    else:
+        # Memory beyond device_num counts: some releases never write that number, and indices can differ.
+        values = layout.slot_structs[DEVICES].unpack_from(look, offset)
+        found = [_use(layout, values, index, DEVICES) for index in range(DEVICES)]
+        uses = tuple(use for use in found if use is not None)
+        closer = True
+    pid, status = values[0], values[-1]
+    quality = _SOUND
+    if closer or not consistent or status not in _KNOWN_STATUS:
+        quality = _slot_quality(pid, status, uses, consistent=consistent)
+    return Slot(slot, pid, values[1], status, seqlock, uses, consistent, quality)
+
+
+def _slot_quality(
+    pid: int, status: int, uses: tuple[DeviceUse, ...], *, consistent: bool
+) -> frozenset[Quality]:
+    """What is wrong with a slot; a dead one's left-overs matter to nobody."""
+    quality = set() if consistent else {Quality.SLOT_INCONSISTENT}
+    if pid and status:
+        if status not in _KNOWN_STATUS:
+            quality.add(Quality.STATUS_UNKNOWN)
+        if any(use.parts_differ for use in uses):
+            quality.add(Quality.PARTS_DIFFER)
+        if any(use.has_counter_below_zero for use in uses):
+            quality.add(Quality.COUNTER_BELOW_ZERO)
+    return frozenset(quality)
 
 
 def _use(layout: Layout, values: tuple[int, ...], index: int, count: int) -> DeviceUse | None:
     """Device `index` of an unpacked slot with `count` devices, None when all its figures are 0."""
     kinds = layout.kinds
-    memory = values[2 + index * kinds : 2 + (index + 1) * kinds]
+    first = 2 + index * kinds
     monitorused = values[2 + count * kinds + index]
-    first_util = 2 + count * (kinds + 1) + index * 3
-    util = (None, None, None) if layout.util is None else values[first_util : first_util + 3]
-    if not (monitorused or any(memory) or any(util)):
-        return None
-    dec, enc, sm = util
+    dec = enc = sm = None
+    if layout.util is not None:
+        first_util = 2 + count * (kinds + 1) + index * 3
+        dec, enc, sm = values[first_util : first_util + 3]
     if kinds == 1:
-        return DeviceUse(index, memory[0], monitorused)
-    context, module, data, offset, total = memory
+        total = values[first]
+        return DeviceUse(index, total, monitorused) if total or monitorused else None
+    context, module, data, offset, total = values[first : first + 5]
+    if not (total or monitorused or context or module or data or offset or sm or enc or dec):
+        return None
     return DeviceUse(index, total, monitorused, context, module, data, offset, sm, enc, dec)
 
 
@@ -99,26 +132,12 @@ def same_memory(layout: Layout, one: bytes, at_one: int, other: bytes, at_other:
     return one[one_at : one_at + SEQLOCK.size] == other[other_at : other_at + SEQLOCK.size]
 
 
-def _note(slot: Slot, quality: set[Quality]) -> None:
-    if not slot.consistent:
-        quality.add(Quality.SLOT_INCONSISTENT)
-    if not slot.is_live:
-        return
-    if slot.status not in {1, 2}:
-        quality.add(Quality.STATUS_UNKNOWN)
-    for use in slot.devices:
-        if use.parts_differ:
-            quality.add(Quality.PARTS_DIFFER)
-        if use.below_zero:
-            quality.add(Quality.COUNTER_BELOW_ZERO)
-
-
 def _live(slots: list[Slot], quality: set[Quality]) -> tuple[Slot, ...]:
     """The slots that count; of a process seen twice, as while the table is compacted, the later look."""
-    live = [slot for slot in slots if slot.is_live]
-    latest = {slot.pid: slot for slot in live}
-    if len(latest) == len(live):
+    live = [slot for slot in slots if slot.pid and slot.status]
+    if len({slot.pid for slot in live}) == len(live):
         return tuple(live)
+    latest = {slot.pid: slot for slot in live}
     quality.add(Quality.DUPLICATE_PID)
     return tuple(slot for slot in live if latest[slot.pid] is slot)
 
@@ -126,10 +145,14 @@ def _live(slots: list[Slot], quality: set[Quality]) -> tuple[Slot, ...]:
 def _uuid(head: bytes, layout: Layout, index: int, quality: set[Quality]) -> str | None:
     """A device's name up to the first NUL; printable ASCII only, for it ends in labels and terminals."""
     start = layout.uuids + index * UUID_BYTES
-    name = head[start : start + UUID_BYTES].partition(b"\0")[0]
-    if not name:
+    end = head.find(b"\0", start, start + UUID_BYTES)
+    if end == start:
         return None
-    if not name.isascii() or not (text := name.decode("ascii")).isprintable():
+    try:
+        text = head[start : end if end > 0 else start + UUID_BYTES].decode("ascii")
+    except UnicodeDecodeError:
+        text = ""
+    if not text or not text.isprintable():
         quality.add(Quality.UUID_INVALID)
         return None
     return text

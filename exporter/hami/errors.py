@@ -5,6 +5,7 @@ A file that is merely not ready yet is no error: readers return `NotReady` for i
 
 from __future__ import annotations
 
+import os
 from typing import Final
 
 from exporter.errors import ExporterError
@@ -25,3 +26,9 @@ class CacheOpenError(CacheError):
 
 class CacheContentError(CacheError):
     """The bytes are no region of a known layout; `reason` is one of `CONTENT_REASONS`."""
+
+
+def printable(path: str | os.PathLike[str]) -> str:
+    """A path fit for logs and terminals: a tenant chose the file's name, escape sequences included."""
+    name = os.fspath(path)
+    return name if name.isprintable() else ascii(name)

@@ -26,6 +26,9 @@ SEM_SPARE_BYTES: Final = 16
 PREFIX: Final = Struct("<iII")
 """Magic and, in the versioned layouts, major and minor version: the least bytes that identify a region."""
 
+PROC_NUM: Final = Struct("<i")
+"""The first word of a region's tail."""
+
 SEQLOCK: Final = Struct("<Q")
 
 
@@ -55,6 +58,8 @@ class Layout:
             newer library that attach to such a file use it, so the parity check applies to both.
         has_seqlock: Whether the library of this layout itself guards memory with the counter (and not
             with the region lock).
+        kinds: Numbers in a device's memory record: context, module, data, offset, total; or total alone.
+        prefix: What a region of this layout begins with: magic and, where there are any, version words.
         slot_structs: Unpack a slot with one or with all 16 devices: pid, hostpid, `kinds` numbers a
             device, monitorused a device, dec, enc and sm utilisation a device (if kept), status.
         lengthened_tails: Where the tail of a shorter layout comes to lie when a newer library
@@ -85,6 +90,8 @@ class Layout:
     last_kernel_time: int | None = None
     sem_postinit: int | None = None
     lengthened_tails: tuple[tuple[int, int], ...] = ()
+    kinds: int = field(init=False, repr=False, compare=False)
+    prefix: bytes = field(init=False, repr=False, compare=False)
     header_struct: Struct = field(init=False, repr=False, compare=False)
     tail_struct: Struct = field(init=False, repr=False, compare=False)
     slot_structs: dict[int, Struct] = field(init=False, repr=False, compare=False)
@@ -92,6 +99,10 @@ class Layout:
 
     def __post_init__(self) -> None:
         derive = object.__setattr__
+        derive(self, "kinds", 1 if self.record_stride == 8 else 5)
+        # Unversioned layouts keep other fields in the place of the version words.
+        versioned = PREFIX.pack(MAGIC, *(self.version or (0, 0)))
+        derive(self, "prefix", versioned if self.version else versioned[:4])
         header = [
             (self.sm_init_flag, "i", 4),
             (self.owner_pid, "Q", 8),
@@ -109,11 +120,6 @@ class Layout:
     def file_size(self) -> int:
         """Size of the file in bytes."""
         return self.struct_size + 1
-
-    @property
-    def kinds(self) -> int:
-        """Numbers in a device memory record: context, module, data, offset, total; or the total alone."""
-        return 1 if self.record_stride == 8 else 5
 
     @property
     def memory_end(self) -> int:
@@ -143,9 +149,7 @@ class Layout:
     def _rest_is_zero(self) -> tuple[tuple[int, bytes], ...]:
         """(offset, zeros): what a slot holds when the process uses device 0 alone, as nearly all do."""
         rest = DEVICES - 1
-        places = [(self.used, self.record_stride), (self.monitorused, 8)]
-        if self.util is not None:
-            places.append((self.util, self.util_stride))
+        places = [(self.used, self.record_stride), (self.monitorused, 8), (self.util or 0, self.util_stride)]
         return tuple((start + stride, bytes(rest * stride)) for start, stride in places)
 
 
@@ -306,14 +310,3 @@ def _by_file_size() -> dict[int, tuple[Layout, ...]]:
 
 BY_FILE_SIZE: Final = _by_file_size()
 """Candidates by exact file size; those of one size differ in version and seqlock only, not in offsets."""
-
-
-def choose(candidates: tuple[Layout, ...], version_words: tuple[int, int]) -> Layout | None:
-    """The candidate of a file size whose version words fit, or None.
-
-    Unversioned layouts keep other fields in that place, so for them the size alone decides.
-    """
-    for layout in candidates:
-        if layout.version is None or layout.version == version_words:
-            return layout
-    return None

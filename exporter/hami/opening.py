@@ -14,12 +14,11 @@ import stat
 import time
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
-from exporter.hami.errors import CacheContentError, CacheOpenError
+from exporter.hami.errors import CacheContentError, CacheOpenError, printable
 from exporter.hami.layouts import BY_FILE_SIZE, DEVICES, LAYOUTS
 from exporter.hami.reading import Pause, read_region
 from exporter.hami.region import NotReady, Region
@@ -34,8 +33,7 @@ _REFUSED_BY_OPEN: Final = {
 _LAYOUT_BY_NAME: Final = {layout.name: layout for layout in LAYOUTS}
 
 
-@dataclass(frozen=True, slots=True)
-class FileIdentity:
+class FileIdentity(NamedTuple):
     """Tells whether a path still leads to the same file; when it changes, cached state is void."""
 
     device: int
@@ -44,9 +42,12 @@ class FileIdentity:
 
 
 class CacheFile:
-    """One open cache file; a context manager. Reads see HAMi-core's mapped writes at once."""
+    """One open cache file; a context manager. Reads see HAMi-core's mapped writes at once.
 
-    __slots__ = ("_fd", "identity", "name")
+    Open it anew for every tick: a path can lead to another file, and a file's size can change.
+    """
+
+    __slots__ = ("_fd", "_status", "path")
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """Open `path`.
@@ -54,16 +55,21 @@ class CacheFile:
         Raises:
             CacheOpenError: It cannot be opened or is no regular file.
         """
-        self.name = printable(path)
+        self.path = os.fspath(path)
         try:
             self._fd = os.open(path, _FLAGS)
         except (OSError, ValueError) as error:
-            raise _refusal(self.name, error) from error
-        status = os.fstat(self._fd)
-        if not stat.S_ISREG(status.st_mode):
+            raise _refusal(self.path, error) from error
+        self._status = os.fstat(self._fd)
+        if stat.S_IFMT(self._status.st_mode) != stat.S_IFREG:
             self.close()
-            raise CacheOpenError("not_regular", f"{self.name}: {_kind(status.st_mode)}, not a regular file")
-        self.identity = FileIdentity(status.st_dev, status.st_ino, status.st_size)
+            kind = _kind(self._status.st_mode)
+            raise CacheOpenError("not_regular", f"{printable(self.path)}: {kind}, not a regular file")
+
+    @property
+    def identity(self) -> FileIdentity:
+        """Which file this is, with its size when it was opened."""
+        return FileIdentity(self._status.st_dev, self._status.st_ino, self._status.st_size)
 
     def read(self, *, pause: Pause = time.sleep, previous: Region | None = None) -> Region | NotReady:
         """Decode the file as it is now; see `read_region` for `pause` and `previous`.
@@ -74,10 +80,10 @@ class CacheFile:
         """
         try:
             return read_region(
-                partial(os.pread, self._fd), self.identity.size, self.name, pause=pause, previous=previous
+                partial(os.pread, self._fd), self._status.st_size, self.path, pause=pause, previous=previous
             )
         except OSError as error:
-            raise _refusal(self.name, error) from error
+            raise _refusal(self.path, error) from error
 
     def sm_util(self, region: Region) -> Mapping[tuple[int, int], int]:
         """The SM percentages of `region`'s live slots at this instant, by (container pid, device index).
@@ -98,7 +104,7 @@ class CacheFile:
             try:
                 look = os.pread(self._fd, record.size, layout.slot_offset(slot.slot))
             except OSError as error:
-                raise _refusal(self.name, error) from error
+                raise _refusal(self.path, error) from error
             if len(look) < record.size:
                 continue
             values = record.unpack(look)
@@ -132,8 +138,11 @@ def read_cache(
     Raises:
         CacheError: The path or the bytes are refused; `reason` says why.
     """
-    with CacheFile(path) as file:
+    file = CacheFile(path)
+    try:
         return file.read(pause=pause, previous=previous)
+    finally:
+        file.close()
 
 
 def read_gzipped_cache(path: str | os.PathLike[str]) -> Region | NotReady:
@@ -148,26 +157,23 @@ def read_gzipped_cache(path: str | os.PathLike[str]) -> Region | NotReady:
             # One byte beyond the largest region is enough to refuse a longer one, however far it unpacks.
             data = gzip.GzipFile(fileobj=packed).read(largest + 1)
         except (OSError, EOFError, zlib.error) as error:
-            raise CacheContentError("damaged_gzip", f"{file.name}: {error}; copy the file again") from error
+            raise CacheContentError(
+                "damaged_gzip", f"{printable(path)}: {error}; copy the file again"
+            ) from error
 
     def pread(length: int, offset: int) -> bytes:
         return data[offset : offset + length]
 
     # Unpacked bytes stand still, so there is nothing to wait for.
-    return read_region(pread, len(data), file.name, pause=_no_pause)
-
-
-def printable(path: str | os.PathLike[str]) -> str:
-    """A path fit for logs and terminals: a tenant chose the file's name, escape sequences included."""
-    name = os.fspath(path)
-    return name if name.isprintable() else ascii(name)
+    return read_region(pread, len(data), file.path, pause=_no_pause)
 
 
 def _no_pause(_seconds: float) -> None:
     """Waits for nothing."""
 
 
-def _refusal(name: str, error: OSError | ValueError) -> CacheOpenError:
+def _refusal(path: str, error: OSError | ValueError) -> CacheOpenError:
+    name = printable(path)
     if isinstance(error, OSError) and error.errno in _REFUSED_BY_OPEN:
         reason, why = _REFUSED_BY_OPEN[error.errno]
         return CacheOpenError(reason, f"{name}: {why}")

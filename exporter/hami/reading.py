@@ -15,18 +15,18 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from exporter.hami.decoding import decode_region, decode_slot, same_memory
-from exporter.hami.errors import CacheContentError
+from exporter.hami.errors import CacheContentError, printable
 from exporter.hami.layouts import (
     BY_FILE_SIZE,
     MAGIC,
     PREFIX,
+    PROC_NUM,
     SEM_BYTES,
     SEM_SPARE_BYTES,
     SLOTS,
     Layout,
-    choose,
 )
-from exporter.hami.region import NotReady, Quality, Region, Slot
+from exporter.hami.region import NotReady, Region, Slot
 
 Pread: TypeAlias = Callable[[int, int], bytes]
 """`os.pread` of one file: (length, offset) → bytes, fewer at the end of the file."""
@@ -60,11 +60,15 @@ def read_region(
         CacheContentError: The bytes are no region of a known layout.
     """
     if size < PREFIX.size:
-        return NotReady("too_short", f"{name}: {size} bytes; its creator has not extended it yet, look again")
+        return NotReady(
+            "too_short", f"{printable(name)}: {size} bytes; its creator has not extended it yet, look again"
+        )
     candidates = BY_FILE_SIZE.get(size)
     if candidates is None:
         known = ", ".join(str(each) for each in sorted(BY_FILE_SIZE))
-        raise CacheContentError("unknown_size", f"{name}: {size} bytes is no known size (known: {known})")
+        raise CacheContentError(
+            "unknown_size", f"{printable(name)}: {size} bytes is no known size (known: {known})"
+        )
     return _Reader(pread, candidates[0], name, pause, previous).read(candidates)
 
 
@@ -85,89 +89,88 @@ class _Reader:
         self.next_pause_s = FIRST_PAUSE_S
 
     def read(self, candidates: tuple[Layout, ...]) -> Region | NotReady:
-        quality: set[Quality] = set()
-        layout = self.layout
-        tail_bytes = layout.tail_struct.size
-        tail = layout.tail_struct.unpack(self._exact(tail_bytes, layout.tail, "proc_num"))
+        layout, pread = self.layout, self.pread
+        tail_at, tail_bytes = layout.tail, layout.tail_struct.size
+        tail = self._whole(pread(tail_bytes, tail_at), tail_bytes, tail_at)
         for _ in range(TABLE_LOOKS):
-            process_count = min(max(tail[0], 0), SLOTS)
+            before = tail
+            process_count = PROC_NUM.unpack_from(tail)[0]
+            if not 0 <= process_count <= SLOTS:
+                process_count = min(max(process_count, 0), SLOTS)
             head_bytes = layout.procs + process_count * layout.slot_stride
-            earlier = self._exact(head_bytes, 0, "header and slots")
-            if (unready := self._identify(earlier, candidates)) is not None:
-                return unready
-            head = self._exact(head_bytes, 0, "header and slots") if process_count else earlier
-            before = tail[0]
-            tail = layout.tail_struct.unpack(self._exact(tail_bytes, layout.tail, "proc_num"))
-            if tail[0] == before or not self._waited():
+            earlier, head, tail = pread(head_bytes, 0), pread(head_bytes, 0), pread(tail_bytes, tail_at)
+            if len(earlier) + len(head) + len(tail) != 2 * head_bytes + tail_bytes:
+                raise self._shortened(head_bytes, 0)
+            if tail[: PROC_NUM.size] == before[: PROC_NUM.size] or not self._waited():
                 break
-        if before != process_count:
-            quality.add(Quality.PROCESS_COUNT_CLAMPED)
-        if tail[0] != before:
-            quality.add(Quality.TABLE_MOVING)
-            process_count = min(process_count, max(tail[0], 0))
-        self._refuse_lengthened(head, process_count)
-        slots = [self._settled(earlier, head, slot) for slot in range(process_count)]
-        return decode_region(self.layout, head, (process_count, *tail[1:]), slots, quality)
+        for candidate in candidates:
+            if head.startswith(candidate.prefix):
+                self.layout = candidate
+                break
+        else:
+            return self._unidentified(head)
+        if layout.lengthened_tails:
+            self._refuse_lengthened(head, process_count)
+        layout, stride, held_still = self.layout, layout.slot_stride, earlier == head
+        slots = [
+            decode_slot(layout, head, offset, slot, held_still)
+            for slot, offset in enumerate(range(layout.procs, head_bytes, stride))
+        ]
+        for found in [slot for slot in slots if slot.quality]:
+            slots[found.slot] = self._settled(earlier, head, found.slot)
+        return decode_region(layout, head, before, tail, slots)
 
-    def _identify(self, head: bytes, candidates: tuple[Layout, ...]) -> NotReady | None:
-        """Settle on a layout by magic and version words; the file's size chose the candidates."""
+    def _unidentified(self, head: bytes) -> NotReady:
+        """What it is, if not a region of a layout of this size; raises unless it is not ready yet."""
         magic, major, minor = PREFIX.unpack_from(head)
         if magic == 0:
-            return NotReady("no_magic", f"{self.name}: not initialised yet (magic 0), look again")
+            return NotReady("no_magic", f"{printable(self.name)}: not initialised yet (magic 0), look again")
         if magic != MAGIC:
-            raise CacheContentError(
-                "foreign_magic",
-                f"{self.name}: int32 at 0 is {magic}, a region has {MAGIC}; not HAMi-core's file",
+            raise self._refused(
+                "foreign_magic", f"int32 at 0 is {magic}, a region has {MAGIC}; not HAMi-core's file"
             )
-        layout = choose(candidates, (major, minor))
-        if layout is None:
-            raise CacheContentError(
-                "header_mismatch",
-                f"{self.name}: version words {major}.{minor} at 4 do not fit its size; {_LENGTHENED}",
-            )
-        self.layout = layout
-        return None
+        raise self._refused(
+            "header_mismatch", f"version words {major}.{minor} at 4 do not fit its size; {_LENGTHENED}"
+        )
 
     def _refuse_lengthened(self, head: bytes, process_count: int) -> None:
         """Refuse a shorter layout's file that a newer library lengthened without converting it."""
         layout = self.layout
-        if not layout.lengthened_tails:
-            return
         found = None
         if layout.sem_postinit is not None:
             spare = layout.sem_postinit + SEM_BYTES - SEM_SPARE_BYTES
             if head[spare : spare + SEM_SPARE_BYTES].strip(b"\0"):
                 found = spare
         for offset, slot in layout.lengthened_tails:
-            if process_count <= slot and self._exact(16, offset, "unused slot").strip(b"\0"):
+            if process_count <= slot and self._whole(self.pread(16, offset), 16, offset).strip(b"\0"):
                 found = offset
         if found is not None:
-            raise CacheContentError(
+            raise self._refused(
                 "header_mismatch",
-                f"{self.name}: bytes at {found} belong to a layout shorter than {layout.name}; {_LENGTHENED}",
+                f"bytes at {found} belong to a layout shorter than {layout.name}; {_LENGTHENED}",
             )
 
     def _settled(self, earlier: bytes, head: bytes, slot: int) -> Slot:
-        """Slot `slot` of the two looks at the whole table, looked at on until it holds still."""
-        layout = self.layout
-        offset = layout.slot_offset(slot)
-        held_still = same_memory(layout, earlier, offset, head, offset)
-        found = decode_slot(layout, head, offset, slot, held_still=held_still)
+        """Slot `slot` of two looks at the whole table, looked at until it holds still or patience ends."""
+        layout, stride = self.layout, self.layout.slot_stride
+        offset = layout.procs + slot * stride
+        found = decode_slot(layout, head, offset, slot, same_memory(layout, earlier, offset, head, offset))
         looks, last, base = 0, head, offset
         while not self._is_settled(found, looks) and self._waited():
-            look = self._exact(layout.slot_stride, offset, f"slot {slot}")
-            held_still = same_memory(layout, last, base, look, 0)
-            found = decode_slot(layout, look, 0, slot, held_still=held_still)
+            look = self._whole(self.pread(stride, offset), stride, offset)
+            found = decode_slot(layout, look, 0, slot, same_memory(layout, last, base, look, 0))
             looks, last, base = looks + 1, look, 0
         return found
 
     def _is_settled(self, found: Slot, looks: int) -> bool:
         """Whether no further look is due. Parts that go on differing are taken as they are."""
+        if found.consistent and (self.layout.has_seqlock or found.seqlock):
+            return True
         if not found.is_live or self._stood_before(found):
             return True
-        if not found.consistent or self.layout.has_seqlock or found.seqlock:
-            return found.consistent
-        return looks >= PART_LOOKS or not any(use.parts_differ for use in found.devices)
+        return found.consistent and (
+            looks >= PART_LOOKS or not any(use.parts_differ for use in found.devices)
+        )
 
     def _stood_before(self, found: Slot) -> bool:
         """Whether the slot was left unfinished already at the last reading: nobody is writing it."""
@@ -189,12 +192,14 @@ class _Reader:
         self.next_pause_s = min(self.next_pause_s * 2, LONGEST_PAUSE_S)
         return True
 
-    def _exact(self, length: int, offset: int, what: str) -> bytes:
-        data = self.pread(length, offset)
-        if len(data) != length:
-            raise CacheContentError(
-                "truncated",
-                f"{self.name}: {what} at {offset} ends after {len(data)} of {length} bytes; "
-                "the file was shortened while it was read",
-            )
-        return data
+    def _whole(self, data: bytes, length: int, offset: int) -> bytes:
+        """`data`, if it is as long as was asked for."""
+        if len(data) == length:
+            return data
+        raise self._shortened(length, offset)
+
+    def _shortened(self, length: int, offset: int) -> CacheContentError:
+        return self._refused("truncated", f"shortened while it was read ({length} bytes at {offset})")
+
+    def _refused(self, reason: str, why: str) -> CacheContentError:
+        return CacheContentError(reason, f"{printable(self.name)}: {why}")

@@ -84,21 +84,20 @@ class DeviceUse(msgspec.Struct, frozen=True, gc=False):
         """Whether total is not the sum of context, module and data, as it is in a quiet slot."""
         if self.context_bytes is None or self.module_bytes is None or self.data_bytes is None:
             return False
+        parts = self.context_bytes + self.module_bytes + self.data_bytes
         # The counters live modulo 2^64; so does their sum.
-        return (self.context_bytes + self.module_bytes + self.data_bytes - self.total_bytes) % 2**64 != 0
+        return parts != self.total_bytes and (parts - self.total_bytes) % 2**64 != 0
 
     @property
-    def below_zero(self) -> tuple[tuple[str, int], ...]:
-        """The memory counters that wrapped: (field, signed value)."""
-        counters = (
-            ("context_bytes", self.context_bytes),
-            ("module_bytes", self.module_bytes),
-            ("data_bytes", self.data_bytes),
-            ("offset_bytes", self.offset_bytes),
-            ("total_bytes", self.total_bytes),
-            ("monitorused_bytes", self.monitorused_bytes),
+    def has_counter_below_zero(self) -> bool:
+        """Whether a memory counter wrapped."""
+        parts = (
+            self.context_bytes or 0,
+            self.module_bytes or 0,
+            self.data_bytes or 0,
+            self.offset_bytes or 0,
         )
-        return tuple((name, value) for name, value in counters if value is not None and value < 0)
+        return min(self.total_bytes, self.monitorused_bytes, *parts) < 0
 
 
 class Slot(msgspec.Struct, frozen=True, gc=False):
@@ -112,6 +111,7 @@ class Slot(msgspec.Struct, frozen=True, gc=False):
         seqlock: The slot's counter (odd = a write is in progress), None where there is none.
         devices: Devices with any figure that is not 0.
         consistent: False = the memory figures may not belong together; only total means something.
+        quality: What the reader noticed in this slot.
     """
 
     slot: int
@@ -121,6 +121,7 @@ class Slot(msgspec.Struct, frozen=True, gc=False):
     seqlock: int | None
     devices: tuple[DeviceUse, ...]
     consistent: bool
+    quality: frozenset[Quality]
 
     @property
     def is_live(self) -> bool:
@@ -132,7 +133,7 @@ class Slot(msgspec.Struct, frozen=True, gc=False):
         return next((device for device in self.devices if device.index == index), None)
 
 
-class Region(msgspec.Struct, frozen=True):
+class Region(msgspec.Struct, frozen=True, gc=False):
     """One decoded region.
 
     Attributes:
@@ -148,7 +149,7 @@ class Region(msgspec.Struct, frozen=True):
         recent_kernel: -1 = blocked by a higher priority; no measure of activity.
         priority: 0 is the highest.
         last_kernel_time_s: Unix time of the last launch or attach, None where it is not kept.
-        quality: What the reader noticed.
+        quality: What the reader noticed in it and in its slots.
     """
 
     layout: str
