@@ -1,0 +1,256 @@
+"""One card's facts, read from the store and swept: what rating, verify and the reports all start from.
+
+Invariant: for one state of the facts, one instant and one grace there is one sweep; whoever asks for a
+window gets the segments that whoever asks for a larger one gets there.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, or_, select
+from sqlalchemy.orm import Session
+
+from accounting.facts import kinds
+from accounting.facts.kinds import FactKind
+from accounting.ledger.intervals import Interval
+from accounting.ledger.merge import (
+    Held,
+    MergedAllocation,
+    held,
+    merge_allocation,
+    merge_container_hour,
+)
+from accounting.ledger.presence import BRIDGE_MS, HeldTime, PresenceSpan, not_ready_times, timeline
+from accounting.ledger.shares import POLICIES, Grant, Policy, mig_slices
+from accounting.ledger.sweep import Hold, PolicySpan, Segment, sweep
+from accounting.store.models import AllocationReport, NodeState, PolicyVersion, PresenceReport, UsageFact
+from contract.facts import AllocationFact, Fact, NodeStateFact, PresenceFact
+from contract.ids import ClusterCode, DeviceKey, DeviceUuid, NodeUid, SliceKey
+
+FOREVER_MS = 2**53
+"""Later than any instant of ours: where an open-ended validity ends."""
+
+_IDS_PER_QUERY = 500
+
+SomeFact = TypeVar("SomeFact", bound=Fact)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldSlice:
+    """A slice and when it is held."""
+
+    allocation: MergedAllocation
+    held: Held
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """What the facts say of one device around a window.
+
+    Attributes:
+        key: The device.
+        node: The name under which its node reported last.
+        window: What was asked for.
+        slices: The slices that hold a part of it in or near the window, by key.
+        spans: Its presence. Empty when nobody reported it: its size is unknown.
+        holds: The same slices, as the sweep takes them.
+        unsettled: Where the answer still depends on the asking instant; None: nowhere in the window.
+    """
+
+    key: DeviceKey
+    node: str
+    window: Interval
+    slices: Mapping[SliceKey, HeldSlice]
+    spans: Sequence[PresenceSpan]
+    holds: Sequence[Hold]
+    unsettled: Interval | None
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether slices are held on a device that no witness ever reported."""
+        return bool(self.slices) and not self.spans
+
+    def sweep(
+        self, window: Interval, *, cuts: Iterable[int], policies: Sequence[PolicySpan]
+    ) -> list[Segment]:
+        """The card's segments in a window that lies within the one that was read."""
+        assert self.window[0] <= window[0] <= window[1] <= self.window[1]
+        return sweep(self.spans, self.holds, window, cuts=cuts, policies=policies)
+
+
+def read_card(session: Session, key: DeviceKey, window: Interval, *, as_of_ms: int, grace_ms: int) -> Card:
+    """Read and merge the facts of one device for a window (Unix milliseconds)."""
+    reach = (window[0] - BRIDGE_MS, window[1] + BRIDGE_MS)
+    allocations = _allocations(session, key, reach, grace_ms)
+    presence = list(_facts(session, kinds.PRESENCE, *_of_device(PresenceReport, key)))
+    states = list(
+        _facts(
+            session, kinds.NODE_STATE, NodeState.cluster == key.cluster, NodeState.node_uid == key.node_uid
+        )
+    )
+    slices = {
+        allocation.slice_key: HeldSlice(allocation, held(allocation, as_of_ms=as_of_ms, grace_ms=grace_ms))
+        for allocation in allocations
+    }
+    not_ready = not_ready_times(states, as_of_ms=as_of_ms, grace_ms=grace_ms)
+    alive, down_use = _use(session, key, window)
+    times = [HeldTime(s.held.from_ms, s.held.confirmed_to_ms, s.held.to_ms) for s in slices.values()]
+    spans = timeline(presence, times, not_ready, alive, as_of_ms=as_of_ms)
+    return Card(
+        key=key,
+        node=max(presence, key=lambda fact: (fact.to_ms, fact.node)).node if presence else _node(allocations),
+        window=window,
+        slices=slices,
+        spans=spans,
+        holds=[_hold(one, down_use.get(slice_key, ())) for slice_key, one in sorted(slices.items())],
+        unsettled=_unsettled(slices.values(), presence, states, as_of_ms=as_of_ms, grace_ms=grace_ms),
+    )
+
+
+def share_policies(session: Session) -> list[PolicySpan]:
+    """The share policies in force, by validity."""
+    live = select(PolicyVersion).where(
+        PolicyVersion.kind == "share", PolicyVersion.superseded_at_ms.is_(None)
+    )
+    known: dict[str, Policy] = {policy: policy for policy in POLICIES}
+    return [
+        PolicySpan(
+            row.valid_from_ms, FOREVER_MS if row.valid_to_ms is None else row.valid_to_ms, known[row.value]
+        )
+        for row in session.scalars(live.order_by(PolicyVersion.valid_from_ms))
+    ]
+
+
+def devices_held_or_present(session: Session, window: Interval, *, grace_ms: int) -> list[DeviceKey]:
+    """Every device that some fact speaks of in a window."""
+    found: set[DeviceKey] = set()
+    reports = select(PresenceReport.cluster, PresenceReport.node_uid, PresenceReport.device_uuid).where(
+        PresenceReport.from_ms < window[1], PresenceReport.to_ms > window[0] - BRIDGE_MS
+    )
+    holds = select(AllocationReport.cluster, AllocationReport.node_uid, AllocationReport.device_uuid).where(
+        *_held_in(window, grace_ms)
+    )
+    for statement in (reports, holds):
+        for cluster, node_uid, device_uuid in session.execute(statement.distinct()):
+            found.add(DeviceKey(ClusterCode(cluster), NodeUid(node_uid), DeviceUuid(device_uuid)))
+    return sorted(found)
+
+
+def _node(allocations: Sequence[MergedAllocation]) -> str:
+    return max((allocation.node for allocation in allocations), default="")
+
+
+def _of_device(
+    table: type[PresenceReport | AllocationReport], key: DeviceKey
+) -> tuple[ColumnElement[bool], ...]:
+    return (
+        table.cluster == key.cluster,
+        table.node_uid == key.node_uid,
+        table.device_uuid == key.device_uuid,
+    )
+
+
+def _held_in(window: Interval, grace_ms: int) -> tuple[ColumnElement[bool], ...]:
+    return (
+        AllocationReport.bound_at_ms < window[1],
+        or_(
+            AllocationReport.ended_at_ms > window[0],
+            AllocationReport.confirmed_at_ms + grace_ms > window[0],
+        ),
+    )
+
+
+def _facts(session: Session, kind: FactKind[SomeFact], *where: ColumnElement[bool]) -> Iterable[SomeFact]:
+    names = [column.name for column in kind.table.columns]
+    rows = session.execute(select(kind.table).where(*where))
+    return (kind.fact_of(dict(zip(names, row, strict=True))) for row in rows)
+
+
+def _allocations(session: Session, key: DeviceKey, reach: Interval, grace_ms: int) -> list[MergedAllocation]:
+    """The slices that may be held within reach, each merged from all its reports."""
+    touched = session.scalars(
+        select(AllocationReport.allocation_id)
+        .where(*_of_device(AllocationReport, key), *_held_in(reach, grace_ms))
+        .distinct()
+    ).all()
+    reports: dict[SliceKey, list[AllocationFact]] = defaultdict(list)
+    for ids in _chunks(touched):
+        where = (AllocationReport.cluster == key.cluster, AllocationReport.allocation_id.in_(ids))
+        for fact in _facts(session, kinds.ALLOCATION, *where):
+            reports[fact.slice_key].append(fact)
+    merged = (merge_allocation(facts) for facts in reports.values())
+    # A slice whose witnesses name different nodes is held where the earliest confirmation saw it.
+    return [allocation for allocation in merged if allocation.node_uid == key.node_uid]
+
+
+def _chunks(ids: Sequence[UUID]) -> Iterable[Sequence[UUID]]:
+    return (ids[start : start + _IDS_PER_QUERY] for start in range(0, len(ids), _IDS_PER_QUERY))
+
+
+def _use(
+    session: Session, key: DeviceKey, window: Interval
+) -> tuple[list[Interval], dict[SliceKey, tuple[Interval, ...]]]:
+    """When slices on the device were seen alive, and which worked while it counted as down."""
+    where = (
+        UsageFact.cluster == key.cluster,
+        UsageFact.device_uuid == key.device_uuid,
+        UsageFact.node_uid == key.node_uid,
+        UsageFact.hour_ms >= window[0] - BRIDGE_MS,
+        UsageFact.hour_ms < window[1] + BRIDGE_MS,
+    )
+    alive = session.execute(
+        select(UsageFact.from_ms, UsageFact.to_ms).where(*where, UsageFact.covered_ms > 0)
+    )
+    worked: dict[tuple[SliceKey, int], None] = {}
+    for fact in _facts(session, kinds.SLICE_USAGE, *where, UsageFact.sm_down_ppm_ms > 0):
+        worked[fact.slice_key, fact.hour_ms] = None
+    down_use: dict[SliceKey, tuple[Interval, ...]] = {}
+    for slice_key, hour_ms in sorted(worked):
+        of_hour = _facts(
+            session,
+            kinds.SLICE_USAGE,
+            UsageFact.cluster == key.cluster,
+            UsageFact.hour_ms == hour_ms,
+            UsageFact.allocation_id == slice_key.allocation_id,
+        )
+        down_use[slice_key] = (*down_use.get(slice_key, ()), *merge_container_hour(of_hour).down_use)
+    return [(from_ms, to_ms) for from_ms, to_ms in alive], down_use
+
+
+def _hold(one: HeldSlice, down_use: tuple[Interval, ...]) -> Hold:
+    allocation = one.allocation
+    return Hold(
+        slice_key=allocation.slice_key,
+        from_ms=one.held.from_ms,
+        to_ms=one.held.to_ms,
+        grant=Grant(allocation.mem_mib, allocation.core_percent, mig_slices(allocation.mig)),
+        down_use=down_use,
+    )
+
+
+def _unsettled(
+    slices: Iterable[HeldSlice],
+    presence: Sequence[PresenceFact],
+    states: Sequence[NodeStateFact],
+    *,
+    as_of_ms: int,
+    grace_ms: int,
+) -> Interval | None:
+    """From where to where the answer will change with time alone."""
+    open_times: list[Interval] = []
+    for one in slices:
+        if one.held.settles_at_ms is not None:
+            begins = min(one.allocation.confirmed_at_ms, as_of_ms)
+            open_times.append((begins, max(one.held.settles_at_ms, as_of_ms)))
+    open_times += [(as_of_ms, fact.to_ms) for fact in presence if fact.to_ms > as_of_ms]
+    for state in states:
+        if not state.ready and state.to_ms + grace_ms > as_of_ms:
+            open_times.append((min(state.to_ms, as_of_ms), state.to_ms + grace_ms))
+    if not open_times:
+        return None
+    return min(begins for begins, _ in open_times), max(ends for _, ends in open_times)

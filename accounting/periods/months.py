@@ -1,0 +1,74 @@
+"""The months of accounts: made when first needed, tiling, open until closed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from accounting.errors import NotFoundError
+from accounting.ledger.calendar import Month, month_bounds_ms, month_of
+from accounting.store.models import BillingAccount, BillingPeriod
+
+OPEN = "open"
+
+
+def find_account(session: Session, code: str) -> BillingAccount:
+    """The billing account of this code.
+
+    Raises:
+        NotFoundError: There is none.
+    """
+    account = session.get(BillingAccount, code)
+    if account is None:
+        raise NotFoundError(f'no account "{code}"; list them with: slicemeter accounting account list')
+    return account
+
+
+def find_period(session: Session, account: BillingAccount, month: Month) -> BillingPeriod | None:
+    """The period of an account and month, if anything was ever rated in it."""
+    starts_at_ms, _ = month_bounds_ms(month, account.time_zone)
+    return session.scalar(
+        select(BillingPeriod).where(
+            BillingPeriod.account == account.code, BillingPeriod.starts_at_ms == starts_at_ms
+        )
+    )
+
+
+def list_periods(session: Session, accounts: Sequence[str]) -> Sequence[BillingPeriod]:
+    """The periods of these accounts, by account and start."""
+    return session.scalars(
+        select(BillingPeriod)
+        .where(BillingPeriod.account.in_(accounts))
+        .order_by(BillingPeriod.account, BillingPeriod.starts_at_ms)
+    ).all()
+
+
+class Periods:
+    """Finds and makes periods within one writing transaction, each looked up once."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._known: dict[tuple[str, Month], BillingPeriod] = {}
+
+    def at(self, account: str, time_zone: str, at_ms: int) -> BillingPeriod:
+        """The period that holds an instant; made, open, when it is new."""
+        month = month_of(at_ms, time_zone)
+        known = self._known.get((account, month))
+        if known is not None:
+            return known
+        starts_at_ms, ends_at_ms = month_bounds_ms(month, time_zone)
+        period = self._session.scalar(
+            select(BillingPeriod).where(
+                BillingPeriod.account == account, BillingPeriod.starts_at_ms == starts_at_ms
+            )
+        )
+        if period is None:
+            period = BillingPeriod(
+                account=account, starts_at_ms=starts_at_ms, ends_at_ms=ends_at_ms, state=OPEN
+            )
+            self._session.add(period)
+            self._session.flush()
+        self._known[account, month] = period
+        return period
