@@ -96,8 +96,8 @@ def test_resource_names_and_factor_reach_the_reader_of_pods() -> None:
             [],
             {"NODE_NAME": "n"},
             (
-                "exporter node: cluster is not set; give --cluster, SLICEMETER_CLUSTER or the key cluster in the "
-                "file of --config"
+                "exporter node: cluster is not set; give --cluster, SLICEMETER_CLUSTER or the key cluster "
+                "in the file of --config"
             ),
         ),
         (
