@@ -11,10 +11,9 @@ from exporter.settings import CLUSTER_SETTINGS, COMMON_SETTINGS, NODE_SETTINGS
 _INTRODUCTION = """\
 # Settings of the exporter
 
-A setting is given as a flag, as an environment variable, or as a key of the TOML file named by `--config`; the
-first of these that names it wins. The variable is `SLICEMETER_` and the key in capitals
-(`push_interval_seconds`: `--push-interval-seconds`, `SLICEMETER_PUSH_INTERVAL_SECONDS`). `--once` takes one view,
-prints the page and ends.
+A setting is given as a flag, as an environment variable, or as a key of the TOML file named by `--config`;
+the first of these that names it wins. The key `push_interval_seconds` is the flag `--push-interval-seconds`
+and the variable `SLICEMETER_PUSH_INTERVAL_SECONDS`. `--once` takes one view, prints the page and ends.
 
 This page is made from the settings in the code by `make docs`.
 """
