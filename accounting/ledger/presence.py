@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Literal
 
 from accounting.ledger.intervals import Interval, clip, subtract, union
+from accounting.ledger.pricing import plain_model
 from contract.facts import NodeStateFact, PresenceFact
 from contract.units import MS_PER_HOUR
 
@@ -208,7 +209,8 @@ def _spans(sources: _Sources, as_of_ms: int) -> list[PresenceSpan]:
         reason = state.reason if is_down else None
         if is_absent:
             is_down, reason = True, NODE_NOT_READY
-        _append(spans, PresenceSpan(start, end, is_down, reason, size.model, size.registered_mib, basis))
+        model = plain_model(size.model or last_size.at(start).model)
+        _append(spans, PresenceSpan(start, end, is_down, reason, model, size.registered_mib, basis))
     return spans
 
 

@@ -17,6 +17,17 @@ EVERY_MODEL = ""
 """The model of a price that holds wherever no price names the model."""
 
 
+_VENDOR_PREFIX = "NVIDIA-"
+
+
+def plain_model(registered: str) -> str:
+    """A GPU model without the vendor prefix that HAMi puts before NVML's name.
+
+    So `NVIDIA-Tesla T4` of a node's register and NVML's `Tesla T4` are one model with one price.
+    """
+    return registered.removeprefix(_VENDOR_PREFIX).strip()
+
+
 class AmbiguousPriceError(ValueError):
     """Two live prices say different things about the same instant."""
 

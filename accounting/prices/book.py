@@ -16,7 +16,7 @@ from accounting.access.audit import record
 from accounting.access.viewer import Viewer
 from accounting.errors import ConflictError, InvalidError
 from accounting.ledger.calendar import at_text
-from accounting.ledger.pricing import EVERY_MODEL, SKU_IDLE, SKU_SLICE, Price
+from accounting.ledger.pricing import EVERY_MODEL, SKU_IDLE, SKU_SLICE, Price, plain_model
 from accounting.store.models import DeviceHour, PriceBook, PriceVersion, RatingMark
 from contract.units import MS_PER_HOUR
 
@@ -127,6 +127,7 @@ def set_price(
         raise InvalidError(f'SKU "{sku}" is unknown; there are {" and ".join(SKUS)}')
     if valid_to_ms is not None and valid_to_ms <= valid_from_ms:
         raise InvalidError(f"a price from {at_text(valid_from_ms)} cannot end at {at_text(valid_to_ms)}")
+    model = plain_model(model)
     wanted = Price(0, book, sku, model, currency, unit_price, valid_from_ms, valid_to_ms)
     supersedes_id = _make_room(session, wanted, reason, by, now_ms)
     if session.get(PriceBook, book) is None:
