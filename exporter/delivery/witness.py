@@ -107,7 +107,8 @@ class Witness:
         self._cluster = cluster
         self._witness: WitnessName = witness
         self._interval_ms = confirm_interval_ms
-        self._confirm_due_ms = 0
+        self._slices_due_ms = 0
+        self._states_due_ms = 0
         self._ended: dict[SliceKey, int] = {}
         state = state or WitnessState()
         self._allocations = {known.fact.slice_key: known for known in state.allocations}
@@ -119,12 +120,15 @@ class Witness:
 
     def tick(self, sight: Sight) -> list[Fact]:
         """The facts that are due now."""
-        is_due = sight.now_ms >= self._confirm_due_ms
-        if is_due:
-            self._confirm_due_ms = sight.now_ms + self._interval_ms
         facts: list[Fact] = []
         if sight.confirmed_at_ms is not None:
+            is_due = sight.now_ms >= self._slices_due_ms
+            if is_due:
+                self._slices_due_ms = sight.now_ms + self._interval_ms
             facts += self._see_slices(sight, sight.confirmed_at_ms, is_due=is_due)
+        is_due = sight.now_ms >= self._states_due_ms
+        if is_due:
+            self._states_due_ms = sight.now_ms + self._interval_ms
         facts += self._states.see(sight.devices, sight.nodes, is_due=is_due)
         return facts
 
