@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from sqlalchemy import or_, select, tuple_
+from sqlalchemy import and_, column, or_, select, values
 from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.orm import Session
 
@@ -146,14 +146,20 @@ def _settle(
 
 
 def _known(batch: _Batch, kind: FactKind[SomeFact], keys: set[Key]) -> dict[Key, SomeFact]:
-    ordered = sorted(keys, key=repr)
+    """The facts that the store holds for these keys.
+
+    The keys are joined as a table: for a list of row values SQLite would scan the whole table of facts.
+    """
+    columns = kind.key_columns
     names = [column.name for column in kind.table.columns]
+    ordered = sorted(keys, key=repr)
     found: dict[Key, SomeFact] = {}
     for start in range(0, len(ordered), _KEYS_PER_QUERY):
-        chunk = ordered[start : start + _KEYS_PER_QUERY]
-        query = select(kind.table).where(tuple_(*kind.key_columns).in_(chunk))
-        for values in batch.session.execute(query):
-            row = dict(zip(names, values, strict=True))
+        rows = values(*(column(one.name, one.type) for one in columns), name="wanted")
+        wanted = rows.data(ordered[start : start + _KEYS_PER_QUERY]).cte()
+        met = and_(*(one == wanted.columns[one.name] for one in columns))
+        for found_values in batch.session.execute(select(kind.table).join(wanted, met)):
+            row = dict(zip(names, found_values, strict=True))
             found[kind.key_of(row)] = kind.fact_of(row)
     return found
 
