@@ -6,6 +6,7 @@ Flaws travel beside the values that could be read; they are counted by kind and 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
@@ -33,6 +34,34 @@ Reason: TypeAlias = Literal[
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 REASONS: tuple[Reason, ...] = get_args(Reason)
+
+REASONS_OF: Mapping[Kind, tuple[Reason, ...]] = {
+    "pod-devices": (
+        "field_count",
+        "bad_number",
+        "bad_value",
+        "missing_uuid",
+        "bad_uuid",
+        "bad_mig",
+        "unmapped",
+        "no_entry",
+    ),
+    "pod-keys": ("bad_time", "bad_value", "other_node"),
+    "node-register": (
+        "field_count",
+        "bad_number",
+        "bad_boolean",
+        "bad_value",
+        "missing_uuid",
+        "bad_uuid",
+        "bad_json",
+        "duplicate",
+    ),
+    "node-lock": ("field_count", "bad_time", "bad_value"),
+    "mig-allocations": ("missing_uuid", "bad_uuid", "bad_value", "bad_number", "bad_json", "duplicate"),
+    "device-cordon": ("bad_uuid",),
+}
+"""What can be wrong with each kind: a counter is there from 0 for each of these."""
 
 _SEGMENT_CHARACTERS = 200
 

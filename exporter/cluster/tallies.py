@@ -1,0 +1,53 @@
+"""Counts of annotations that could not be read, by kind and reason, each possible pair from 0.
+
+Invariant: a flaw is counted when it appears, not again with every update of its object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from exporter.hami.annotations.flaw import REASONS_OF, Flaw
+
+
+class ErrorTally:
+    """Counts flaws.
+
+    Args:
+        counts: `kind/reason` to count, as the last run left them.
+        is_silent: Count nothing until `speak`: after a restart the first look finds old flaws again.
+    """
+
+    def __init__(self, counts: Mapping[str, int] | None = None, *, is_silent: bool = False) -> None:
+        self._counts = {(kind, reason): 0 for kind, reasons in REASONS_OF.items() for reason in reasons} | {
+            (kind, reason): count for (kind, reason), count in _pairs(counts or {})
+        }
+        self._is_silent = is_silent
+
+    def speak(self) -> None:
+        """Count from now on."""
+        self._is_silent = False
+
+    def count(self, errors: Iterable[Flaw], known: Iterable[Flaw]) -> None:
+        """Count the flaws that were not there before."""
+        if self._is_silent:
+            return
+        before = set(known)
+        for error in errors:
+            if error not in before:
+                pair = (error.kind, error.reason)
+                self._counts[pair] = self._counts.get(pair, 0) + 1
+
+    def counts(self) -> Mapping[tuple[str, str], int]:
+        """The count of each (kind, reason)."""
+        return self._counts
+
+    def dump(self) -> dict[str, int]:
+        """What must survive a restart."""
+        return {f"{kind}/{reason}": count for (kind, reason), count in self._counts.items() if count}
+
+
+def _pairs(counts: Mapping[str, int]) -> Iterable[tuple[tuple[str, str], int]]:
+    for name, count in counts.items():
+        kind, _, reason = name.partition("/")
+        yield (kind, reason), count
