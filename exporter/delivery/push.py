@@ -189,7 +189,7 @@ class Pusher:
             return "ok", 0.0
         if answer.status in _UNREADABLE or (answer.status == _TOO_LARGE and len(batch) == 1):
             _log.error("accounting cannot read %d facts, they are set aside: %s", len(batch), answer.text)
-            self._state.set_aside(batch, f"{answer.status} {answer.text}")
+            self._state.set_aside(batch, answer.text)
             return "set_aside", 0.0
         if answer.status == _TOO_LARGE:
             self._limit = max(1, len(batch) // 2)
