@@ -19,9 +19,8 @@ MAGIC: Final = 19920718
 DEVICES: Final = 16
 SLOTS: Final = 1024
 UUID_BYTES: Final = 96
-SEM_BYTES: Final = 32
-SEM_SPARE_BYTES: Final = 16
-"""The second half of glibc's `sem_t`, which it never writes."""
+SEM_SPARE: Final = 16
+"""Where the 16 bytes of glibc's `sem_t` begin that it never writes."""
 
 PREFIX: Final = Struct("<iII")
 """Magic and, in the versioned layouts, major and minor version: the least bytes that identify a region."""
@@ -59,6 +58,7 @@ class Layout:
         has_seqlock: Whether the library of this layout itself guards memory with the counter (and not
             with the region lock).
         kinds: Numbers in a device's memory record: context, module, data, offset, total; or total alone.
+        sem_spares: Bytes in the header that are 0 in every region: the unused half of its semaphores.
         prefix: What a region of this layout begins with: magic and, where there are any, version words.
         slot_structs: Unpack a slot with one or with all 16 devices: pid, hostpid, `kinds` numbers a
             device, monitorused a device, dec, enc and sm utilisation a device (if kept), status.
@@ -91,6 +91,7 @@ class Layout:
     sem_postinit: int | None = None
     lengthened_tails: tuple[tuple[int, int], ...] = ()
     kinds: int = field(init=False, repr=False, compare=False)
+    sem_spares: tuple[int, ...] = field(init=False, repr=False, compare=False)
     prefix: bytes = field(init=False, repr=False, compare=False)
     header_struct: Struct = field(init=False, repr=False, compare=False)
     tail_struct: Struct = field(init=False, repr=False, compare=False)
@@ -100,6 +101,8 @@ class Layout:
     def __post_init__(self) -> None:
         derive = object.__setattr__
         derive(self, "kinds", 1 if self.record_stride == 8 else 5)
+        semaphores = [at for at in (self.sem, self.sem_postinit) if at is not None and at < self.procs]
+        derive(self, "sem_spares", tuple(at + SEM_SPARE for at in semaphores))
         # Unversioned layouts keep other fields in the place of the version words.
         versioned = PREFIX.pack(MAGIC, *(self.version or (0, 0)))
         derive(self, "prefix", versioned if self.version else versioned[:4])

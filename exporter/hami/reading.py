@@ -21,9 +21,8 @@ from exporter.hami.layouts import (
     MAGIC,
     PREFIX,
     PROC_NUM,
-    SEM_BYTES,
-    SEM_SPARE_BYTES,
     SLOTS,
+    V1_1_2008952,
     Layout,
 )
 from exporter.hami.region import NotReady, Region, Slot
@@ -41,6 +40,9 @@ TABLE_LOOKS: Final = 4
 PART_LOOKS: Final = 3
 
 _LENGTHENED: Final = "an older file that a newer library lengthened: recreate the pod"
+_SEM_SPARE: Final = bytes(16)
+_FOREIGN_SEM: Final = (128).to_bytes(8, "little") + bytes(16)
+"""The rest of the semaphore that v1.1-2008984 has where v1.1-2008952 has a device's name."""
 
 
 def read_region(
@@ -109,8 +111,7 @@ class _Reader:
                 break
         else:
             return self._unidentified(head)
-        if layout.lengthened_tails:
-            self._refuse_lengthened(head, process_count)
+        self._refuse_misfit(head, tail, process_count)
         layout, stride, held_still = self.layout, layout.slot_stride, earlier == head
         slots = [
             decode_slot(layout, head, offset, slot, held_still)
@@ -133,21 +134,32 @@ class _Reader:
             "header_mismatch", f"version words {major}.{minor} at 4 do not fit its size; {_LENGTHENED}"
         )
 
-    def _refuse_lengthened(self, head: bytes, process_count: int) -> None:
-        """Refuse a shorter layout's file that a newer library lengthened without converting it."""
+    def _refuse_misfit(self, head: bytes, tail: bytes, process_count: int) -> None:
+        """Refuse another layout's file that was lengthened or shortened to the size of this one.
+
+        A newer library lengthens an older file without converting it: its magic is already right.
+        """
         layout = self.layout
         found = None
-        if layout.sem_postinit is not None:
-            spare = layout.sem_postinit + SEM_BYTES - SEM_SPARE_BYTES
-            if head[spare : spare + SEM_SPARE_BYTES].strip(b"\0"):
+        for spare in layout.sem_spares:
+            if not head.startswith(_SEM_SPARE, spare):
                 found = spare
-        for offset, slot in layout.lengthened_tails:
-            if process_count <= slot and self._whole(self.pread(16, offset), 16, offset).strip(b"\0"):
-                found = offset
+        if layout.lengthened_tails:
+            for offset, slot in layout.lengthened_tails:
+                if process_count <= slot and any(self._whole(self.pread(16, offset), 16, offset)):
+                    found = offset
+        if layout.version is None and not any(tail):
+            # No file begins with a tail of zeros, and a slot that a process left keeps its status.
+            first = self._whole(
+                self.pread(layout.slot_stride, layout.procs), layout.slot_stride, layout.procs
+            )
+            if any(first[:4]) and not any(first[layout.status : layout.status + 4]):
+                found = layout.tail
+        if layout is V1_1_2008952 and head.startswith(_FOREIGN_SEM, layout.uuids):
+            found = layout.uuids
         if found is not None:
             raise self._refused(
-                "header_mismatch",
-                f"bytes at {found} belong to a layout shorter than {layout.name}; {_LENGTHENED}",
+                "header_mismatch", f"bytes at {found} are not those of {layout.name}; {_LENGTHENED}"
             )
 
     def _settled(self, earlier: bytes, head: bytes, slot: int) -> Slot:
