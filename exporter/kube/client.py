@@ -55,6 +55,13 @@ class _Status(msgspec.Struct):
     message: str = ""
 
 
+class _TidySocket(ssl.SSLSocket):
+    """Closes itself: `ssl` forgets a socket whose peer resets it just before the handshake."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
 class ApiClient:
     """GETs to one API server; holds no connection, so threads may share it.
 
@@ -112,6 +119,7 @@ class ApiClient:
     def _connect(self) -> http.client.HTTPSConnection:
         cafile = str(self._access.ca_file) if self._access.ca_file else None
         context = ssl.create_default_context(cafile=cafile)
+        context.sslsocket_class = _TidySocket
         # Python 3.13 began to demand extensions that cluster authorities of older kubeadm lack.
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         return http.client.HTTPSConnection(
@@ -139,7 +147,11 @@ class ApiClient:
 
 
 def complete_lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The lines in a stream that arrives in pieces of any size; a last line without its end is no line."""
+    """The lines, without their ends, of a stream that arrives in pieces of any size.
+
+    Raises:
+        KubeError: The stream ended in the middle of a line; half a line is never yielded (`cut`).
+    """
     rest = bytearray()
     for piece in pieces:
         searched = len(rest)
@@ -150,6 +162,8 @@ def complete_lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
                 yield bytes(rest[start:end])
             start = end + 1
         del rest[:start]
+    if rest:
+        raise KubeError("cut", f"the stream ended in the middle of a line, after {len(rest)} bytes of it")
 
 
 @contextmanager

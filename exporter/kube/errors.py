@@ -32,6 +32,10 @@ class KubeError(ExporterError):
         self.status = status
         self.retry_after_s = retry_after_s
 
+    def detached(self) -> KubeError:
+        """The same error without its traceback, whose frames would keep sockets and answers alive."""
+        return KubeError(self.reason, self.detail, status=self.status, retry_after_s=self.retry_after_s)
+
     @property
     def needs_list(self) -> bool:
         """Whether the watch has to begin again with a list."""

@@ -10,6 +10,7 @@ Facts about the protocol: `reference/metering.md §6`.
 
 from __future__ import annotations
 
+import http
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -167,16 +168,18 @@ class Feed(Generic[T]):
 
     def messages(self) -> Iterator[Message[T]]:
         """List and follow, again and again, until cancelled; never raises a `KubeError`."""
-        version = ANY_VERSION
+        version, in_pages = ANY_VERSION, True
         while not self._cancellation.is_cancelled:
             try:
-                listed = self.list_objects(version)
+                listed = self.list_objects(version, in_pages=in_pages)
             except KubeError as error:
                 version = NEWEST_VERSION if error.needs_list else version
+                # Pages that expire before the last one was read: only a list in one piece can succeed.
+                in_pages = in_pages and error.status != http.HTTPStatus.GONE
                 yield from self._give_way(error)
                 continue
             yield listed
-            version = NEWEST_VERSION
+            version, in_pages = NEWEST_VERSION, True
             if self._is_believed():
                 yield from self.life(listed.version)
             else:
@@ -193,6 +196,12 @@ class Feed(Generic[T]):
                         self._backoff.reset()
                     yield message
             except KubeError as error:
+                if self._monotonic() - began >= self._timing.ceiling_s:
+                    self._backoff.reset()
+                if error.status == http.HTTPStatus.GONE:
+                    # How a healthy server asks for a new list; but not in step with a thousand others.
+                    self._cancellation.wait(self._backoff.next_s())
+                    return
                 yield from self._give_way(error)
                 if error.needs_list:
                     return
@@ -222,15 +231,16 @@ class Feed(Generic[T]):
             for line in complete_lines(pieces):
                 yield self._read_line(line)
 
-    def list_objects(self, version: str) -> Listed[T]:
-        """The whole collection, page by page.
+    def list_objects(self, version: str, *, in_pages: bool = True) -> Listed[T]:
+        """The whole collection, page by page or in one piece.
 
         Raises:
             KubeError: A page failed; what came before is dropped, for half a list would end slices.
         """
         objects: list[T] = []
         unreadable: list[Unreadable] = []
-        query = self._selection() | {"limit": str(self._timing.page_objects)}
+        limit = {"limit": str(self._timing.page_objects)} if in_pages else {}
+        query = self._selection() | limit
         if version:
             query |= {"resourceVersion": version, "resourceVersionMatch": "NotOlderThan"}
         listed_version = ""
@@ -245,10 +255,7 @@ class Feed(Generic[T]):
             listed_version = listed_version or page.metadata.resource_version
             if not page.metadata.continue_:
                 return Listed(tuple(objects), tuple(unreadable), listed_version)
-            query = self._selection() | {
-                "limit": str(self._timing.page_objects),
-                "continue": page.metadata.continue_,
-            }
+            query = self._selection() | limit | {"continue": page.metadata.continue_}
 
     def _selection(self) -> dict[str, str]:
         selector = self._resource.field_selector
@@ -284,5 +291,5 @@ class Feed(Generic[T]):
     def _give_way(self, error: KubeError) -> Iterator[Message[T]]:
         if self._cancellation.is_cancelled:
             return
-        yield Trouble(error)
+        yield Trouble(error.detached())
         self._cancellation.wait(self._backoff.next_s(error.retry_after_s))

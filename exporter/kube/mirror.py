@@ -5,16 +5,17 @@ two views was a `Change` exactly once; `confirmed_at_ms` moves with successful a
 
 **An empty list is not believed at once** while objects are known: caches in front of an API server
 have answered so. The objects stay, the view is suspect and unconfirmed, and the resource is listed
-again past every cache. The third empty list in a row is believed, unless `may_all_be_gone` objects
-(living GPU processes); then all objects have *vanished* at the time of the first empty list. A list
-that holds anything is believed at once, and so are events.
+again past every cache. The third empty list in a row is believed: then all objects have *vanished*, at
+the time of the first of them. As long as `may_all_be_gone` says no (GPU processes of containers are
+alive) no empty list is believed, the first one after a start included. A list that holds anything is
+believed at once, and so are events.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Generic
 
@@ -40,6 +41,7 @@ class Mirror(Generic[T]):
         self._may_all_be_gone = may_all_be_gone
         self._lock = threading.Lock()
         self._objects: dict[str, T] = {}
+        self._shown: Mapping[str, T] | None = None
         self._snapshot: View[T] | None = View()
         self._changes: deque[Change[T]] = deque(maxlen=MOST_CHANGES_KEPT)
         self._changes_total = 0
@@ -69,12 +71,9 @@ class Mirror(Generic[T]):
         """The present view; built when asked for, so that an event costs nothing per object known."""
         with self._lock:
             if self._snapshot is None:
-                self._snapshot = View(
-                    MappingProxyType(dict(self._objects)),
-                    self._is_listed,
-                    self._confirmed_at_ms,
-                    self.is_suspect,
-                )
+                if self._shown is None:
+                    self._shown = MappingProxyType(dict(self._objects))
+                self._snapshot = View(self._shown, self._is_listed, self._confirmed_at_ms, self.is_suspect)
             return self._snapshot
 
     def drain(self) -> list[Change[T]]:
@@ -107,7 +106,7 @@ class Mirror(Generic[T]):
         self._unreadable_total += len(listed.unreadable)
         is_empty = not listed.objects and not listed.unreadable
         gone_at_ms = now_ms
-        if is_empty and self._objects:
+        if is_empty and (self._objects or not may_be_empty):
             if self._empty_lists == 0:
                 self._first_empty_ms = now_ms
             self._empty_lists += 1
@@ -150,6 +149,7 @@ class Mirror(Generic[T]):
         self._record("added" if known is None else "modified", found, now_ms)
 
     def _record(self, kind: ChangeKind, changed: T, now_ms: int) -> None:
+        self._shown = None
         self._changes.append(Change(kind, changed, now_ms))
         self._changes_total += 1
 

@@ -54,6 +54,7 @@ class Resource(Generic[T]):
         object_type: The struct to decode into.
         field_selector: Which objects, by the server's own selection.
         is_metadata_only: Ask for `PartialObjectMetadata`: nothing but metadata is transferred.
+        can_be_empty: False where an API server always has an object, so that an empty list is never true.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Resource(Generic[T]):
     object_type: type[T]
     field_selector: str = ""
     is_metadata_only: bool = False
+    can_be_empty: bool = True
 
     @cached_property
     def _decoder(self) -> msgspec.json.Decoder[T]:
@@ -102,8 +104,11 @@ def nodes(name: str | None = None) -> Resource[Node]:
 
 
 def namespaces() -> Resource[Namespace]:
-    """All namespaces, metadata only."""
-    return Resource("namespaces", "/api/v1/namespaces", Namespace, is_metadata_only=True)
+    """All namespaces, metadata only.
+
+    `default` and `kube-system` always exist; a list without them would give pods the wrong tenants.
+    """
+    return Resource("namespaces", "/api/v1/namespaces", Namespace, is_metadata_only=True, can_be_empty=False)
 
 
 def events(field_selector: str = "") -> Resource[Event]:

@@ -1,8 +1,8 @@
 """A view: what a watch knows of one kind of object at one moment, immutable.
 
-The watch thread (`exporter/kube/watch.py`) replaces it whole; readers take the reference and never
-lock. Invariant: `confirmed_at_ms` is the time of the last successful list or watch message, so a
-view that has gone stale says so by standing still.
+`ObjectWatch.view()` (`exporter/kube/watch.py`) hands it out; it never changes afterwards, and while no
+object changed, one view after the other has the very same `objects`. Invariant: `confirmed_at_ms` is the
+time of the last successful list or watch message, so a view that has gone stale says so by standing still.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class View(Generic[Object]):
         objects: UID to object.
         listed: True once a list has succeeded; before it the view says nothing.
         confirmed_at_ms: The last successful answer, Unix milliseconds; None before the first.
-        is_suspect: An empty list came while objects were known: believe it last.
+        is_suspect: An empty list came that cannot be true yet: the objects are those known before it
+            (`exporter/kube/mirror.py` says when such a list is believed).
     """
 
     objects: Mapping[str, Object] = field(default_factory=lambda: MappingProxyType({}))

@@ -23,8 +23,8 @@ from exporter.kube.view import Change, View
 
 log = logging.getLogger(__name__)
 
-STOP_WAIT_S = 15.0
-"""Above the connect timeout: the only wait that a cancellation cannot end."""
+STOP_WAIT_S = 2.0
+"""Only a connection attempt outlasts a cancellation; its thread then ends by itself, silently."""
 
 
 def wall_clock_ms() -> int:
@@ -41,7 +41,8 @@ class ObjectWatch(Generic[T]):
         timing: How patient to be.
         on_change: Called from the watch's thread after something changed; it must return at once
             (setting an Event is the use).
-        may_all_be_gone: Whether an empty list can be true (`exporter.kube.mirror`).
+        may_all_be_gone: Whether an empty list can be true (`exporter.kube.mirror`); asked from the watch's
+            thread after each list.
         random: Source of jitter.
         clock_ms: Unix milliseconds, for `seen_at_ms` and `confirmed_at_ms`.
         monotonic: Seconds of a clock that never steps.
@@ -63,7 +64,7 @@ class ObjectWatch(Generic[T]):
         self._on_change = on_change
         self._clock_ms = clock_ms
         self._cancellation = Cancellation()
-        self._mirror: Mirror[T] = Mirror(may_all_be_gone)
+        self._mirror: Mirror[T] = Mirror(lambda: resource.can_be_empty and may_all_be_gone())
         self._feed = Feed(
             client,
             resource,

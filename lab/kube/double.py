@@ -24,7 +24,7 @@ from lab.kube.json_object import JsonObject
 from lab.kube.paging import Pages
 from lab.kube.request_log import RequestLog
 from lab.kube.store import Store
-from lab.kube.tls_server import TlsServer
+from lab.kube.tls_server import TidySocket, TlsServer
 
 
 def utc_now() -> dt.datetime:
@@ -64,6 +64,7 @@ class ApiDouble:
         authority = trustme.CA()
         authority.cert_pem.write_to_path(str(self.ca_file))
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._context.sslsocket_class = TidySocket
         authority.issue_cert("127.0.0.1", "localhost").configure_cert(self._context)
         self._token = ""
         self._port = 0
@@ -149,6 +150,7 @@ class ApiDouble:
         times: int | None = 1,
         verb: Verb | None = None,
         resource: str | None = None,
+        after: int = 0,
     ) -> None:
         """Let the next matching requests (or watch events) fail.
 
@@ -157,8 +159,9 @@ class ApiDouble:
             times: How often; None: until `heal`.
             verb: Which requests; None: any, or the events of watches for faults of events.
             resource: Plural, e.g. `pods`; None: any.
+            after: How many of them pass unharmed first.
         """
-        self.faults.add(fault, times, verb, resource)
+        self.faults.add(fault, times, verb, resource, after)
 
     def heal(self) -> None:
         """Forget all planned faults."""

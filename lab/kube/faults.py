@@ -57,7 +57,12 @@ class ErrorEvent:
     retry_after_s: int | None = None
 
 
-Fault: TypeAlias = Answer | Drop | Silence | Pieces | EmptyList | CutLine | ErrorEvent
+@dataclass(frozen=True, slots=True)
+class Garbage:
+    """Send a proxy's page with status 200, or as a line in place of the next event, where JSON belongs."""
+
+
+Fault: TypeAlias = Answer | Drop | Silence | Pieces | EmptyList | CutLine | ErrorEvent | Garbage
 
 
 @dataclass(slots=True)
@@ -66,6 +71,7 @@ class _Planned:
     times: int | None
     verb: Verb | None
     resource: str | None
+    spared: int
 
 
 class FaultPlan:
@@ -75,12 +81,14 @@ class FaultPlan:
         self._lock = threading.Lock()
         self._planned: list[_Planned] = []
 
-    def add(self, fault: Fault, times: int | None, verb: Verb | None, resource: str | None) -> None:
+    def add(
+        self, fault: Fault, times: int | None, verb: Verb | None, resource: str | None, spared: int
+    ) -> None:
         """Plan a fault; `times` None lasts until `clear`, verb or resource None matches any."""
         if verb is None:
             verb = _NATURAL_VERB.get(type(fault))
         with self._lock:
-            self._planned.append(_Planned(fault, times, verb, resource))
+            self._planned.append(_Planned(fault, times, verb, resource, spared))
 
     def clear(self) -> None:
         """Forget what has not struck yet."""
@@ -94,6 +102,9 @@ class FaultPlan:
                 if planned.resource not in {None, resource}:
                     continue
                 if planned.verb != verb and not (planned.verb is None and verb != "event"):
+                    continue
+                if planned.spared:
+                    planned.spared -= 1
                     continue
                 if planned.times is not None:
                     planned.times -= 1

@@ -15,7 +15,18 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 import msgspec
 
-from lab.kube.faults import Answer, CutLine, Drop, EmptyList, ErrorEvent, Fault, Pieces, Silence, Verb
+from lab.kube.faults import (
+    Answer,
+    CutLine,
+    Drop,
+    EmptyList,
+    ErrorEvent,
+    Fault,
+    Garbage,
+    Pieces,
+    Silence,
+    Verb,
+)
 from lab.kube.json_object import JsonObject
 from lab.kube.kinds import (
     API_PREFIX,
@@ -35,6 +46,7 @@ if TYPE_CHECKING:
     from lab.kube.double import ApiDouble
 
 DEFAULT_WATCH_S = 1800.0
+GARBAGE = b"<html><body>502 Bad Gateway</body></html>\n"
 KNOWN_PARAMETERS = {
     "allowWatchBookmarks",
     "continue",
@@ -86,7 +98,7 @@ class Handler(BaseHTTPRequestHandler):
             self._send(
                 refused.code,
                 status(refused.code, refused.message, refused.retry_after_s),
-                refused.retry_after_s,
+                retry_after_s=refused.retry_after_s,
             )
         except _HangUpError:
             self.close_connection = True
@@ -109,19 +121,19 @@ class Handler(BaseHTTPRequestHandler):
             case Silence() if verb != "watch":
                 self._await_departure()
         if verb == "get":
-            self._get(target)
+            self._get(target, fault)
         elif verb == "watch":
             self._watch(_selection(target, query), query, fault)
         else:
             self._list(_selection(target, query), query, fault)
 
-    def _get(self, target: _Target) -> None:
+    def _get(self, target: _Target, fault: Fault | None) -> None:
         found = self.double.store.get(target.kind.name, target.namespace, target.name)
         if found is None:
             raise _RefusedError(404, f'{target.kind.plural} "{target.name}" not found')
         if wants_metadata_only(self.headers.get("Accept", ""), is_list=False):
             found = only_metadata(found)
-        self._send(200, found)
+        self._send(200, found, fault=fault)
 
     def _list(self, selection: Selection, query: dict[str, str], fault: Fault | None) -> None:
         store = self.double.store
@@ -145,7 +157,7 @@ class Handler(BaseHTTPRequestHandler):
             page.continuation,
             is_metadata_only=wants_metadata_only(self.headers.get("Accept", ""), is_list=True),
         )
-        self._send(200, body, pieces=fault if isinstance(fault, Pieces) else None)
+        self._send(200, body, fault=fault)
 
     def _watch(self, selection: Selection, query: dict[str, str], fault: Fault | None) -> None:
         double = self.double
@@ -193,6 +205,8 @@ class Handler(BaseHTTPRequestHandler):
                     error = {"type": "ERROR", "object": status(code, retry_after_s=retry_after_s)}
                     self._write_chunk(msgspec.json.encode(error) + b"\n")
                     return
+                case Garbage():
+                    line = GARBAGE
                 case Drop():
                     raise _HangUpError
                 case Silence():
@@ -214,9 +228,10 @@ class Handler(BaseHTTPRequestHandler):
         raise _HangUpError
 
     def _send(
-        self, code: int, body: JsonObject, retry_after_s: int | None = None, pieces: Pieces | None = None
+        self, code: int, body: JsonObject, *, retry_after_s: int | None = None, fault: Fault | None = None
     ) -> None:
-        data = msgspec.json.encode(body)
+        data = GARBAGE if isinstance(fault, Garbage) else msgspec.json.encode(body)
+        pieces = fault if isinstance(fault, Pieces) else None
         self.send_response(code)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))

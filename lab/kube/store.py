@@ -19,6 +19,10 @@ FIRST_VERSION = 1000
 """Any number but 0 and 1, so that nobody mistakes a version for a count."""
 
 
+LONGEST_HISTORY = 20_000
+"""Steps kept; a watch that begins before them is answered with 410."""
+
+
 class StoreError(Exception):
     """The object exists, or does not, or names no kind of ours."""
 
@@ -171,6 +175,10 @@ class Store:
 
     def _remember(self, step: Step) -> None:
         self._history.append(step)
+        if len(self._history) > LONGEST_HISTORY:
+            forgotten = self._history[: LONGEST_HISTORY // 2]
+            self._oldest = forgotten[-1].version
+            del self._history[: len(forgotten)]
         self._changed.notify_all()
 
 

@@ -18,6 +18,13 @@ POLL_S = 0.05
 JOIN_S = 10.0
 
 
+class TidySocket(ssl.SSLSocket):
+    """Closes itself: `ssl` forgets a socket whose peer resets it just before the handshake."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
 class TlsServer(TCPServer):
     """Serves each connection in a daemon thread; the handshake happens there too.
 
