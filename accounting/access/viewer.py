@@ -7,9 +7,9 @@ see looks like what does not exist.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, TypeVar
+from typing import Literal, TypeAlias, TypeVarTuple
 
-from sqlalchemy import ColumnElement, Select, false, or_, true
+from sqlalchemy import ColumnElement, Select, false, func, or_, true
 
 from accounting.store.models import Tenant
 
@@ -18,7 +18,7 @@ Role: TypeAlias = Literal["reporter", "tenant", "operator", "admin"]
 ROLES: tuple[Role, ...] = ("reporter", "tenant", "operator", "admin")
 READERS: tuple[Role, ...] = ("tenant", "operator", "admin")
 
-Row = TypeVar("Row", bound=tuple[object, ...])
+Columns = TypeVarTuple("Columns")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +55,11 @@ def tenant_is_visible(viewer: Viewer) -> ColumnElement[bool]:
         return true()
     if viewer.role != "tenant" or not viewer.tenant_path:
         return false()
-    path = viewer.tenant_path
-    return or_(Tenant.path == path, Tenant.path.startswith(f"{path}/", autoescape=True))
+    path, below = viewer.tenant_path, f"{viewer.tenant_path}/"
+    # Not LIKE: SQLite's takes a tenant "Team" for the tenant "team".
+    return or_(Tenant.path == path, func.substr(Tenant.path, 1, len(below)) == below)
 
 
-def only_visible(statement: Select[Row], viewer: Viewer) -> Select[Row]:
+def only_visible(statement: Select[*Columns], viewer: Viewer) -> Select[*Columns]:
     """Narrow a query that selects from, or joins, `Tenant` to what the viewer may see."""
     return statement.where(tenant_is_visible(viewer))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from accounting.api.app import create_app
 from accounting.api.serving import Rater, address_of, listen, run
+from accounting.periods.rate import rate
 from accounting.settings import Settings
 from accounting.store.database import Database
 from accounting.store.migrate import current_revision, require_current, upgrade
@@ -47,6 +48,10 @@ def main(argv: Sequence[str]) -> int:
         grace_ms=round(arguments.grace_seconds * 1000), rate_interval_seconds=arguments.rate_interval
     )
     database = Database(arguments.database)
+
+    def rate_now() -> None:
+        rate(database, as_of_ms=now_ms(), grace_ms=settings.grace_ms)
+
     try:
         if current_revision(database) is None:
             upgrade(database)
@@ -54,7 +59,7 @@ def main(argv: Sequence[str]) -> int:
         with listen(arguments.listen) as listening:
             app = create_app(settings, database=database, clock=now_ms)
             print(f"listening on {address_of(listening)}", flush=True)
-            run(app, listening, Rater(lambda: None, interval_seconds=settings.rate_interval_seconds))
+            run(app, listening, Rater(rate_now, interval_seconds=settings.rate_interval_seconds))
     finally:
         database.close()
     return 0

@@ -1,0 +1,91 @@
+"""The application in this process, spoken to by HTTP, with a clock that a test may set."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from accounting.access.tokens import create_token
+from accounting.access.viewer import COMMAND_LINE
+from accounting.api.app import create_app
+from accounting.settings import Settings
+from accounting.store.database import Database
+from accounting.tenants.registry import add_account, add_cluster
+from contract.facts import CONTENT_TYPE, FACTS_PATH, HEADER_KUBE_SYSTEM_UID, HEADER_SENT_AT, HEADER_SOURCE
+
+NOW_MS = 1_790_812_800_000
+"""2026-10-01T00:00Z."""
+
+
+@dataclass
+class Api:
+    """A client of the application."""
+
+    app: FastAPI
+    database: Database
+    now_ms: int = NOW_MS
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        token: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        content: bytes | None = None,
+    ) -> httpx.Response:
+        sent = dict(headers or {})
+        if token is not None:
+            sent["Authorization"] = f"Bearer {token}"
+
+        async def send() -> httpx.Response:
+            transport = httpx.ASGITransport(self.app, raise_app_exceptions=False)
+            async with httpx.AsyncClient(transport=transport, base_url="http://accounting") as client:
+                return await client.request(method, path, headers=sent, content=content)
+
+        return asyncio.run(send())
+
+    def post_facts(
+        self,
+        lines: bytes,
+        *,
+        token: str | None,
+        headers: Mapping[str, str | None] | None = None,
+        compress: Callable[[bytes], bytes] = gzip.compress,
+    ) -> httpx.Response:
+        """Post a batch as an exporter does; a header of None is left out."""
+        all_headers: dict[str, str | None] = {
+            "Content-Type": CONTENT_TYPE,
+            "Content-Encoding": "gzip",
+            HEADER_SENT_AT: str(self.now_ms),
+            HEADER_KUBE_SYSTEM_UID: "kube-system-of-a",
+            HEADER_SOURCE: "role=node;node_uid=uid-1;node=node-1;epoch=e1;version=0.1.0",
+        }
+        all_headers |= headers or {}
+        sent = {name: value for name, value in all_headers.items() if value is not None}
+        return self.request("POST", FACTS_PATH, token=token, headers=sent, content=compress(lines))
+
+    def token(self, role: str, **scope: str) -> str:
+        with self.database.writing() as session:
+            return create_token(session, role=role, by=COMMAND_LINE, now_ms=0, **scope)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def api(database: Database) -> Api:
+    with database.writing() as session:
+        for code, kind in (("acme", "tenant"), ("platform", "platform")):
+            add_account(
+                session, code, kind=kind, currency="EUR", time_zone="Europe/Berlin", grace_days=3,  # type: ignore[arg-type]
+                by=COMMAND_LINE, now_ms=0,
+            )  # fmt: skip
+        for code in ("a", "b"):
+            add_cluster(session, code, account="acme", platform_account="platform", by=COMMAND_LINE, now_ms=0)
+    made = Api(app=FastAPI(), database=database)
+    made.app = create_app(Settings(), database=database, clock=lambda: made.now_ms)
+    return made
