@@ -9,12 +9,11 @@ of the newest page, so churn does not grow them; nothing here touches a source.
 from __future__ import annotations
 
 import functools
+import operator
 import threading
 import zlib
-from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
-
-from prometheus_client.utils import floatToGoString
 
 from contract.catalogue import Family
 from exporter.exposition.page import FamilySamples, Page
@@ -24,11 +23,18 @@ if TYPE_CHECKING:
 
 Labels: TypeAlias = tuple[str, ...]
 
-_go_text: Callable[[float], str] = floatToGoString
-
+_NO_NUMBERS = {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf"}
 _GZIP_WINDOW = 31  # zlib's way to say: gzip header and trailer
 _GZIP_LEVEL = 1  # pages repeat themselves; more effort buys little and a scrape waits for it
 _GO_EXPONENT_FROM = 1e6  # Go writes an exponent from seven digits on, Python only from seventeen
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """One family's series on the newest page, in its order, and the finished prefix of each."""
+
+    labels: list[Labels]
+    prefixes: list[str]
 
 
 class PageEncoder:
@@ -36,7 +42,7 @@ class PageEncoder:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._prefixes: dict[str, dict[Labels, str]] = {}
+        self._kept: dict[str, _Kept] = {}
         self._page: Page | None = None
         self._bodies: list[str] = []
         self._rendered: dict[bool, bytes] = {}
@@ -71,34 +77,44 @@ class PageEncoder:
 
     def _take(self, page: Page) -> None:
         """Format the samples, which look the same in both encodings."""
-        bodies: list[str] = []
-        prefixes: dict[str, dict[Labels, str]] = {}
-        for family in page.families:
-            name = family.family.name
-            prefixes[name], body = _body(family, self._prefixes.get(name, {}))
-            bodies.append(body)
-        self._prefixes = prefixes
-        self._bodies = bodies
+        kept = {
+            family.family.name: _prefixes(family, self._kept.get(family.family.name, _Kept([], [])))
+            for family in page.families
+        }
+        self._kept = kept
+        self._bodies = [_body(family, kept[family.family.name].prefixes) for family in page.families]
         self._rendered = {}
         self._compressed = {}
         self._page = page
 
 
-def _body(family: FamilySamples, known: dict[Labels, str]) -> tuple[dict[Labels, str], str]:
-    prefixes: dict[Labels, str] = {}
-    lines: list[str] = []
-    for sample in family.samples:
-        labels = sample.labels
-        prefix = known.get(labels)
-        if prefix is None:
-            prefix = _prefix(family.family, labels)
-        prefixes[labels] = prefix
-        value = sample.value
-        # NaN and infinities fail both comparisons and take the long way.
-        text = repr(value) if -_GO_EXPONENT_FROM < value < _GO_EXPONENT_FROM else _go_text(value)
-        lines.append(prefix + text)
-    lines.append("")
-    return prefixes, "\n".join(lines)
+def _prefixes(family: FamilySamples, kept: _Kept) -> _Kept:
+    """The series' prefixes: mostly the very list of the page before."""
+    labels = [sample.labels for sample in family.samples]
+    if labels == kept.labels:
+        return kept
+    known = dict(zip(kept.labels, kept.prefixes, strict=True))
+    prefixes = [known.get(values) or _prefix(family.family, values) for values in labels]
+    return _Kept(labels, prefixes)
+
+
+def _body(family: FamilySamples, prefixes: list[str]) -> str:
+    values = [sample.value for sample in family.samples]
+    # NaN and infinities fail both comparisons and take the long way.
+    texts = [
+        repr(value) if -_GO_EXPONENT_FROM < value < _GO_EXPONENT_FROM else _go_text(value) for value in values
+    ]
+    return "\n".join([*map(operator.add, prefixes, texts), ""])
+
+
+def _go_text(value: float) -> str:
+    """A number as Go writes it: with an exponent from seven digits before the point on."""
+    text = repr(value)
+    point = text.find(".")
+    if value > 0 and point > 6:
+        digits = f"{text[0]}.{text[1:point]}{text[point + 1 :]}".rstrip("0.")
+        return f"{digits}e+{point - 1:02d}"
+    return _NO_NUMBERS.get(text, text)
 
 
 def _prefix(family: Family, labels: Labels) -> str:

@@ -121,7 +121,7 @@ def test_prefixes_of_series_that_are_gone_are_forgotten() -> None:
         builder = PageBuilder()
         builder.add("slice_processes", ["n", "ns", f"pod-{pod}", "c", "GPU-1", "t"], 1)
         encoder.render(builder.build(float(pod)), openmetrics=False)
-    assert sum(len(kept) for kept in encoder._prefixes.values()) == 1
+    assert [len(kept.prefixes) for kept in encoder._kept.values()] == [1]
 
 
 @pytest.mark.parametrize(
