@@ -16,7 +16,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from accounting.access.audit import record
-from accounting.access.viewer import ROLES, Role, Viewer
+from accounting.access.viewer import COMMAND_LINE, ROLES, Role, Viewer
 from accounting.errors import ConflictError, InvalidError, NotFoundError
 from accounting.store.models import ApiToken, Cluster
 
@@ -105,6 +105,28 @@ def create_token(
     scope = {"role": role, "cluster": cluster, "node_uid": node_uid, "tenant": tenant_path}
     record(session, at_ms=now_ms, by=by, action="token create", what=prefix, after=scope)
     return made
+
+
+def ensure_admin(session: Session, token: str, *, now_ms: int) -> bool:
+    """Make the first administrator's token out of what an operator put into a file.
+
+    Returns:
+        Whether it was made; a token that is known already stays as it is, revoked ones too.
+
+    Raises:
+        InvalidError: It does not look like a token, or its prefix belongs to another.
+    """
+    match = _TOKEN.fullmatch(token)
+    if match is None:
+        raise InvalidError(
+            "an administrator's token reads smt_, 12 hex digits, _, 64 hex digits; make them with: "
+            "openssl rand -hex 6; openssl rand -hex 32"
+        )
+    row = session.scalar(select(ApiToken).where(ApiToken.prefix == match[1]))
+    if row is not None and row.role == "admin" and hmac.compare_digest(row.sha256, _sha256(token)):
+        return False
+    create_token(session, role="admin", by=COMMAND_LINE, now_ms=now_ms, note="from a file", token=token)
+    return True
 
 
 def authenticate(session: Session, token: str, *, now_ms: int) -> Viewer:

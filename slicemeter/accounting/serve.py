@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from pathlib import Path
 
+from accounting.access.tokens import ensure_admin
 from accounting.api.app import create_app
 from accounting.api.serving import Rater, address_of, listen, run
+from accounting.errors import InvalidError
 from accounting.periods.rate import rate
 from accounting.settings import Settings
 from accounting.store.database import Database
@@ -41,6 +44,12 @@ def main(argv: Sequence[str]) -> int:
         help="how long a slice is held after its latest confirmation when nobody saw it end; at least three "
         "times the exporters' push interval; default: %(default)g",
     )
+    made.add_argument(
+        "--admin-token-file",
+        metavar="FILE",
+        type=Path,
+        help="a file with the token of the first administrator, made known at the start",
+    )
     arguments = made.parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger("alembic").setLevel(logging.WARNING)
@@ -56,6 +65,8 @@ def main(argv: Sequence[str]) -> int:
         if current_revision(database) is None:
             upgrade(database)
         require_current(database)
+        if arguments.admin_token_file is not None:
+            _make_admin(database, arguments.admin_token_file)
         with listen(arguments.listen) as listening:
             app = create_app(settings, database=database, clock=now_ms)
             print(f"listening on {address_of(listening)}", flush=True)
@@ -63,3 +74,13 @@ def main(argv: Sequence[str]) -> int:
     finally:
         database.close()
     return 0
+
+
+def _make_admin(database: Database, path: Path) -> None:
+    try:
+        token = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is no text"
+        raise InvalidError(f"cannot read the administrator's token in {path}: {reason}") from None
+    with database.writing() as session:
+        ensure_admin(session, token, now_ms=now_ms())

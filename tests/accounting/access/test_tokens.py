@@ -9,6 +9,7 @@ from accounting.access.tokens import (
     TokenRefusedError,
     authenticate,
     create_token,
+    ensure_admin,
     list_tokens,
     new_token,
     revoke_token,
@@ -162,3 +163,36 @@ def test_two_tokens_never_share_a_prefix(database: Database) -> None:
         create(database, role="admin", token=changed(token))
     with database.reading() as session:
         assert len(session.scalars(select(ApiToken)).all()) == 1
+
+
+def test_the_first_administrator_comes_out_of_a_file_and_is_made_once(database: Database) -> None:
+    token = new_token()
+    made = []
+    for _ in range(2):
+        with database.writing() as session:
+            made.append(ensure_admin(session, token, now_ms=NOW_MS))
+    assert made == [True, False]
+    assert who(database, token).role == "admin"
+
+
+def test_an_administrator_who_was_revoked_does_not_come_back_with_the_file(database: Database) -> None:
+    token = new_token()
+    with database.writing() as session:
+        ensure_admin(session, token, now_ms=NOW_MS)
+        revoke_token(session, token, by=COMMAND_LINE, now_ms=NOW_MS)
+        assert not ensure_admin(session, token, now_ms=NOW_MS)
+    with pytest.raises(TokenRefusedError):
+        who(database, token)
+
+
+def test_a_token_file_that_holds_a_password_is_refused_without_repeating_it(database: Database) -> None:
+    with pytest.raises(InvalidError) as refused, database.writing() as session:
+        ensure_admin(session, "hunter2", now_ms=NOW_MS)
+    assert "hunter2" not in str(refused.value)
+
+
+def test_another_token_of_a_known_prefix_is_no_administrator(database: Database) -> None:
+    token = create(database, role="operator")
+    for taken in (token, changed(token)):
+        with pytest.raises(ConflictError), database.writing() as session:
+            ensure_admin(session, taken, now_ms=NOW_MS)

@@ -1,0 +1,64 @@
+"""`GET /api/v1/usage`, `costs`, `capacity`, `allocations`: reports as JSON."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+
+from accounting.api.dependencies import InService, Operator, Reader
+from accounting.api.windows import Period, Window
+from accounting.reports.allocations import allocations_document, list_allocations
+from accounting.reports.capacity import capacity_document, report_capacity
+from accounting.reports.cost import GroupBy, cost_document, report_cost
+from accounting.reports.documents import Document, encode
+from accounting.reports.usage import report_usage, usage_document
+
+router = APIRouter(prefix="/api/v1", tags=["reports"])
+
+
+def answer(document: Document) -> Response:
+    """A document as the body of an answer."""
+    return Response(encode(document), media_type="application/json")
+
+
+@router.get("/usage")
+def usage(service: InService, viewer: Reader, window: Window) -> Response:
+    """What slices held and used in a window, one row a slice."""
+    with service.database.reading() as session:
+        report = report_usage(session, viewer, window, grace_ms=service.settings.grace_ms)
+    return answer(usage_document(report))
+
+
+@router.get("/costs")
+def costs(
+    service: InService,
+    viewer: Reader,
+    period: Period,
+    group_by: Annotated[GroupBy, Query()] = "tenant",
+) -> Response:
+    """What a month cost so far, added up by one thing."""
+    with service.database.reading() as session:
+        return answer(cost_document(report_cost(session, viewer, period, group_by)))
+
+
+@router.get("/capacity")
+def capacity(
+    service: InService,
+    viewer: Operator,  # noqa: ARG001 - asking is what keeps tenants out
+    window: Window,
+    cluster: Annotated[str | None, Query()] = None,
+) -> Response:
+    """Device hours: charged + idle + down = present."""
+    with service.database.reading() as session:
+        return answer(capacity_document(report_capacity(session, window, cluster=cluster)))
+
+
+@router.get("/allocations")
+def allocations(service: InService, viewer: Reader, window: Window) -> Response:
+    """Slices held in a window, merged from both witnesses."""
+    with service.database.reading() as session:
+        found = list_allocations(
+            session, viewer, window, as_of_ms=service.clock(), grace_ms=service.settings.grace_ms
+        )
+    return answer(allocations_document(found, window))

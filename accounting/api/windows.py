@@ -1,0 +1,48 @@
+"""The time of a request: a half-open window `from`, `to` (RFC 3339 with an offset), or a month."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Depends, Query
+
+from accounting.api.dependencies import InService
+from accounting.api.problems import Problem
+from accounting.ledger.calendar import (
+    CalendarError,
+    Month,
+    month_bounds_ms,
+    month_of,
+    parse_instant,
+    parse_month,
+)
+
+MAX_WINDOW_MS = 400 * 86_400_000
+
+
+def _window(
+    *,
+    service: InService,
+    from_: Annotated[str | None, Query(alias="from", description="default: the month's begin, UTC")] = None,
+    to: Annotated[str | None, Query(description="default: now")] = None,
+) -> tuple[int, int]:
+    now_ms = service.clock()
+    try:
+        ends = now_ms if to is None else parse_instant(to)
+        begins = month_bounds_ms(month_of(ends, "UTC"), "UTC")[0] if from_ is None else parse_instant(from_)
+    except CalendarError as error:
+        raise Problem(422, str(error)) from None
+    if not 0 <= begins <= ends <= begins + MAX_WINDOW_MS:
+        raise Problem(422, "from and to are no window: from lies before to, and not more than 400 days")
+    return begins, ends
+
+
+def _period(period: str) -> Month:
+    try:
+        return parse_month(period)
+    except CalendarError as error:
+        raise Problem(422, str(error)) from None
+
+
+Window = Annotated[tuple[int, int], Depends(_window)]
+Period = Annotated[Month, Depends(_period)]
