@@ -59,10 +59,11 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class Billing:
-    """Where facts go."""
+    """Where facts go, and with whose token."""
 
     url: str
-    token_file: Path
+    node_token_file: Path
+    cluster_token_file: Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,6 @@ def exporters_of(
         "kube_ca_file": str(stage.double.ca_file),
         "kube_token_file": str(stage.double.token_file),
         "accounting_url": billing.url,
-        "accounting_token_file": str(billing.token_file),
         "push_interval_seconds": PUSH_INTERVAL_S,
     }
     on_node: dict[str, str | int | float] = {
@@ -104,14 +104,16 @@ def exporters_of(
         "proc_root": str(host.proc_root),
         "mig_lock_file": str(host.state_root / "hami-mig-apply.lock"),
         "sample_interval_seconds": SAMPLE_INTERVAL_S,
+        "accounting_token_file": str(billing.node_token_file),
     }
+    on_cluster: dict[str, str | int | float] = {"accounting_token_file": str(billing.cluster_token_file)}
     simulated = ["--plan", cluster.code, "--start-file", str(simulation.start_file)]
     simulated += ["--powered-s", str(simulation.powered_s), *(["--ends"] if simulation.ends else [])]
     node_argv = [sys.executable, "-m", "lab.node_exporter", *simulated]
     cluster_argv = [sys.executable, "-m", "slicemeter", "exporter", "cluster"]
     return (
         _exporter(f"node {cluster.code}", node_argv, common | on_node, host, logs),
-        _exporter(f"cluster {cluster.code}", cluster_argv, common, host, logs),
+        _exporter(f"cluster {cluster.code}", cluster_argv, common | on_cluster, host, logs),
     )
 
 

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias
 
+FLOAT_NOISE = 1e-9
+"""How far two ratios may differ that went through binary fractions."""
+
 Figure: TypeAlias = float | Fraction | str | None
 
 
@@ -38,9 +41,9 @@ class Case:
     ) -> Check:
         """The measured figure may be off by `within`."""
         is_right = measured is not None and abs(measured - float(expected)) <= within
-        return Check(
-            self.name, figure, f"{show(float(expected), unit)} ± {within:g}", show(measured, unit), is_right
-        )
+        # A tolerance for the last bits of a float is not worth a reader's attention.
+        margin = f" ± {within:g}" if within > FLOAT_NOISE else ""
+        return Check(self.name, figure, show(float(expected), unit) + margin, show(measured, unit), is_right)
 
 
 def show(figure: Figure, unit: str = "") -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 
 from contract.units import MIB
-from lab.checks.check import Case, Check
+from lab.checks.check import FLOAT_NOISE, Case, Check
 from lab.checks.evidence import Evidence
 from lab.pages import Page
 from lab.scenarios.plan import LOCK_TIMEOUT_S, ClusterPlan, PodPlan
@@ -26,7 +26,12 @@ def card_is_shared(evidence: Evidence, case: Case, code: str) -> Iterator[Check]
     """Memory, cores and slots allocated on a cluster's first card, and what a mock node may not claim."""
     cluster = evidence.scenario.cluster(code)
     card, target = cluster.cards[0], f"node {code}"
-    pods = [pod for pod in cluster.pods if pod.holds_slice and pod.card == card.uuid]
+    ends_s = evidence.scenario.ends_s
+    pods = [
+        pod
+        for pod in cluster.pods
+        if pod.holds_slice and pod.card == card.uuid and pod.ended_s in {None, ends_s}
+    ]
 
     def measured(name: str) -> float | None:
         return evidence.steady_value(target, name, device_uuid=card.uuid)
@@ -35,7 +40,7 @@ def card_is_shared(evidence: Evidence, case: Case, code: str) -> Iterator[Check]
     cores = Fraction(sum(pod.core_percent for pod in pods), 100)
     name = card.nvml_model
     yield case.equal(f"{name}: memory allocated", memory, measured("device_memory_allocated_bytes"), "bytes")
-    yield case.near(f"{name}: cores allocated", cores, measured("device_core_allocated_ratio"), 1e-9)
+    yield case.near(f"{name}: cores allocated", cores, measured("device_core_allocated_ratio"), FLOAT_NOISE)
     yield case.equal(
         f"{name}: slots",
         f"{len(pods)} of {card.slots}",
@@ -213,9 +218,9 @@ def share_is_held(evidence: Evidence, case: Case, code: str, pod_name: str) -> I
     yield case.near(f"{pod.name}: mean SM by its counter", mean, measured, MEAN_WITHIN)
     for word, pick in (("lowest", min), ("highest", max)):
         gauge = evidence.extreme(pick, target, "slice_sm_utilization_ratio", pod=pod.name, source="nvml")
-        yield case.near(f"{pod.name}: {word} SM by its gauge", pick(samples) / 100, gauge, 1e-9)
+        yield case.near(f"{pod.name}: {word} SM by its gauge", pick(samples) / 100, gauge, FLOAT_NOISE)
     limit = evidence.steady_value(target, "slice_core_limit_ratio", pod=pod.name)
-    yield case.near(f"{pod.name}: core limit", pod.core_percent / 100, limit, 1e-9)
+    yield case.near(f"{pod.name}: core limit", pod.core_percent / 100, limit, FLOAT_NOISE)
     policies = [labels["policy"] for labels, _ in evidence.steady[target].find("slice_info", pod=pod.name)]
     yield case.equal(f"{pod.name}: policy", pod.policy, ", ".join(policies) or None)
 

@@ -35,19 +35,19 @@ class StartFile:
     """Says when the scenario starts, once the player has decided it: the exporters are up before."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         self._start_s: int | None = None
 
     def write(self, start_s: int) -> None:
         """Decide it; readers see the whole value or none."""
-        draft = self._path.with_suffix(".new")
+        draft = self.path.with_suffix(".new")
         draft.write_text(json.dumps({"start_s": start_s}), "utf-8")
-        draft.replace(self._path)
+        draft.replace(self.path)
 
     def start_s(self) -> int | None:
         """The start as Unix seconds, or None before it was decided."""
-        if self._start_s is None and self._path.exists():
-            self._start_s = int(json.loads(self._path.read_text("utf-8"))["start_s"])
+        if self._start_s is None and self.path.exists():
+            self._start_s = int(json.loads(self.path.read_text("utf-8"))["start_s"])
         return self._start_s
 
 

@@ -41,9 +41,15 @@ A100 = Card(
     registered_model="NVIDIA A100-SXM4-80GB",
     nvml_model="NVIDIA A100-SXM4-80GB",
     memory_mib=81_920,
+    card_hour_price="2.40",
 )
 L4_SHARED = Card(
-    uuid=A100.uuid, registered_model="NVIDIA L4", nvml_model="NVIDIA L4", memory_mib=24_576, index=0
+    uuid=A100.uuid,
+    registered_model="NVIDIA L4",
+    nvml_model="NVIDIA L4",
+    memory_mib=24_576,
+    index=0,
+    card_hour_price="0.80",
 )
 L4_FREE = replace(L4_SHARED, uuid="GPU-00140000-0000-4000-8000-000000000002", index=1)
 T4 = Card(
@@ -52,6 +58,7 @@ T4 = Card(
     nvml_model="Tesla T4",
     memory_mib=15_360,
     driver_reserved_mib=256,
+    card_hour_price="0.40",
     idle_mw=17_000,
     busy_mw=53_000,
 )
@@ -76,6 +83,7 @@ def _three_pods_on_one_card() -> ClusterPlan:
     return ClusterPlan(
         code="lab-a",
         title="one A100 80GB, mock device plugin",
+        account="acme",
         tenant="tenant-a",
         node="gpu-node",
         namespace="team",
@@ -134,6 +142,7 @@ def _two_pods_one_card() -> ClusterPlan:
     return ClusterPlan(
         code="lab-b",
         title="two L4, mock device plugin",
+        account="globex",
         tenant="tenant-b",
         node="gpu-node",
         namespace="team",
@@ -181,6 +190,7 @@ def _ten_slots() -> ClusterPlan:
     return ClusterPlan(
         code="lab-c",
         title="one T4, ten slots, NVML and HAMi-core",
+        account="institute",
         tenant="research",
         node="t4-node",
         namespace="research",
@@ -252,6 +262,7 @@ def _ended(cluster: ClusterPlan, ends_s: int) -> ClusterPlan:
 def demo(*, ends: bool) -> Scenario:
     """The scenario; with `ends`, every pod finishes, so that each tenant's time is final."""
     clusters = (_three_pods_on_one_card(), _two_pods_one_card(), _ten_slots())
+    going_on = Scenario("demo", clusters, "EUR", "Europe/Berlin", None, KILLS)
     if not ends:
-        return Scenario("demo", clusters, None, KILLS)
-    return Scenario("demo", tuple(_ended(cluster, ENDS_S) for cluster in clusters), ENDS_S, KILLS)
+        return going_on
+    return replace(going_on, clusters=tuple(_ended(cluster, ENDS_S) for cluster in clusters), ends_s=ENDS_S)

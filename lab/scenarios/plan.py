@@ -46,6 +46,8 @@ class Card:
     index: int = 0
     slots: int = 10
     driver_reserved_mib: int = 0
+    card_hour_price: str = "0"
+    """Price of a card-hour, as one would type it."""
     idle_mw: int = 0
     busy_mw: int = 0
     """Power beside the idle part when every SM is busy."""
@@ -152,7 +154,8 @@ class ClusterPlan:
 
     Attributes:
         code: The cluster's code in accounting.
-        tenant: Who pays for its pods.
+        account: The billing account of tenants seen there for the first time.
+        tenant: Who pays for its pods: the exporters' tenant key.
         namespace_labels: How the exporters learn the tenant; without any it is the namespace's name.
         is_mock: No NVML, no caches, and a device plugin that never frees the node lock.
         lock_removed_s: When a person removes the node lock by hand.
@@ -160,6 +163,7 @@ class ClusterPlan:
 
     code: str
     title: str
+    account: str
     tenant: str
     node: str
     namespace: str
@@ -178,6 +182,11 @@ class ClusterPlan:
     def container_id(self, pod: PodPlan) -> str:
         """The runtime's id: 64 hexadecimal digits."""
         return hashlib.sha256(self.pod_uid(pod).encode()).hexdigest()
+
+    @property
+    def tenant_path(self) -> str:
+        """The tenant in accounting's tree: no rule, so the leaf named by the key, below the account."""
+        return f"{self.account}/{self.tenant}"
 
     @property
     def node_uid(self) -> str:
@@ -223,12 +232,16 @@ class Scenario:
     """Everything that will happen.
 
     Attributes:
+        currency: Of every account.
+        time_zone: IANA name; cuts every account's days and months.
         ends_s: When every pod has ended; None: it goes on until someone stops it.
         kills: What the disturbed run kills.
     """
 
     name: str
     clusters: tuple[ClusterPlan, ...]
+    currency: str
+    time_zone: str
     ends_s: int | None
     kills: tuple[Kill, ...] = ()
 

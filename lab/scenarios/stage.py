@@ -18,6 +18,8 @@ from lab.scenarios.player import Cue
 from lab.scenarios.timeline import Deed, timeline
 
 HEARTBEAT_S = 60
+BOOKMARK_S = 1.0
+"""A real API server confirms a quiet watch about once a minute; the demo's grace is six seconds."""
 
 
 class Stage:
@@ -30,7 +32,7 @@ class Stage:
 
     def __init__(self, cluster: ClusterPlan, folder: Path) -> None:
         self.cluster = cluster
-        self.double = ApiDouble(folder)
+        self.double = ApiDouble(folder, bookmark_interval_s=BOOKMARK_S)
 
     def open(self, now_s: int) -> None:
         """Serve a cluster with its node and namespaces, and no pods yet."""

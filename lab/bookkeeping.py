@@ -1,0 +1,133 @@
+"""Accounting in the demo: made by the shipped commands, served by the shipped program, read over HTTP.
+
+Invariant: every token is random, lives in a file that only this user may read, or in memory, and is
+good for this run's books alone.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import sys
+import urllib.parse
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+from zoneinfo import ZoneInfo
+
+from lab.exporters import Target, clean_environ
+from lab.pages import fetch
+from lab.processes import Household, Program, free_port
+from lab.scenarios.plan import ClusterPlan, Scenario
+
+GRACE_S = 6
+RATE_INTERVAL_S = 2
+LONGEST_ONCE = dt.timedelta(minutes=10)
+PLATFORM_ACCOUNT = "platform"
+
+Command: TypeAlias = Callable[[Sequence[str]], str]
+"""Runs a `slicemeter` command in this process and returns what it printed."""
+
+Document: TypeAlias = dict[str, Any]
+"""An answer of the API: foreign JSON, read field by field where it is used."""
+
+
+class Bookkeeping:
+    """One accounting service with its books.
+
+    Args:
+        scenario: Whose accounts, clusters and prices.
+        folder: For database and tokens.
+        logs: For the service's log.
+        household: Where the service runs.
+        command: How `slicemeter` commands are run.
+    """
+
+    def __init__(
+        self, scenario: Scenario, folder: Path, logs: Path, household: Household, command: Command
+    ) -> None:
+        self._scenario = scenario
+        self._folder = folder
+        self._logs = logs
+        self._household = household
+        self._command = command
+        self._database = f"sqlite:///{folder / 'books.db'}"
+        self.target = Target("accounting", f"http://127.0.0.1:{free_port()}")
+        self.operator_token = ""
+
+    def open(self) -> None:
+        """Make the books and serve them."""
+        self._folder.mkdir(mode=0o700, parents=True)
+        self._run("migrate")
+        self._accounts()
+        self._prices()
+        for cluster in self._scenario.clusters:
+            self._reporter_token(cluster, "node", "--node-uid", cluster.node_uid)
+            self._reporter_token(cluster, "cluster")
+        self.operator_token = self._token("--role", "operator", "--note", "demo")
+        argv = [sys.executable, "-m", "slicemeter", "accounting", "serve", "--database", self._database]
+        argv += ["--listen", self.target.url.removeprefix("http://"), "--grace-seconds", str(GRACE_S)]
+        argv += ["--rate-interval", str(RATE_INTERVAL_S)]
+        log = self._logs / "accounting.log"
+        self._household.add(Program(self.target.name, argv, log, clean_environ()))
+
+    def reporter_token_file(self, cluster: ClusterPlan, role: str) -> Path:
+        """The token of a cluster's exporter of one role."""
+        return self._folder / f"{cluster.code}-{role}.token"
+
+    def tenant_token(self, cluster: ClusterPlan) -> str:
+        """A new token that reads one tenant's part of the books."""
+        return self._token("--role", "tenant", "--tenant", cluster.tenant_path)
+
+    def text(self, path: str, token: str) -> str | None:
+        """An answer of the API as it came, or None while there is none."""
+        return fetch(f"{self.target.url}{path}", token)
+
+    def document(self, path: str, token: str | None = None) -> Document | None:
+        """An answer of the API, or None while there is none; the operator asks unless told otherwise."""
+        text = self.text(path, self.operator_token if token is None else token)
+        return None if text is None else json.loads(text)
+
+    def periods(self) -> list[str]:
+        """The months, in the accounts' zone, that the scenario's time touches so far."""
+        zone = ZoneInfo(self._scenario.time_zone)
+        now = dt.datetime.now(zone)
+        replayed_s = max(cluster.replay.before_s for cluster in self._scenario.clusters)
+        # Some minutes more: the scenario started a while ago.
+        first = now - dt.timedelta(seconds=replayed_s) - LONGEST_ONCE
+        return sorted({f"{moment:%Y-%m}" for moment in (first, now)})
+
+    def statements(self, cluster: ClusterPlan, token: str | None = None) -> list[Document]:
+        """The statements of a cluster's tenant, for every month touched that has one."""
+        tenant = urllib.parse.quote(cluster.tenant_path, safe="")
+        paths = [f"/api/v1/statements/{period}?tenant={tenant}" for period in self.periods()]
+        return [found for path in paths if (found := self.document(path, token)) is not None]
+
+    def _accounts(self) -> None:
+        currency, zone = self._scenario.currency, self._scenario.time_zone
+        named = ["--currency", currency, "--time-zone", zone]
+        self._run("account", "add", PLATFORM_ACCOUNT, "--kind", "platform", *named)
+        for cluster in self._scenario.clusters:
+            self._run("account", "add", cluster.account, *named)
+            accounts = ["--account", cluster.account, "--platform-account", PLATFORM_ACCOUNT]
+            self._run("cluster", "add", cluster.code, *accounts)
+
+    def _prices(self) -> None:
+        # From the beginning of last year: before whatever the scenario replays.
+        since = f"{dt.datetime.now(dt.UTC).year - 1}-01-01"
+        cards = {card.registered_model: card for cluster in self._scenario.clusters for card in cluster.cards}
+        for model, card in cards.items():
+            price = ["--sku", "gpu-slice", "--model", model, "--price", card.card_hour_price]
+            self._run("price", "set", *price, "--currency", self._scenario.currency, "--from", since)
+
+    def _reporter_token(self, cluster: ClusterPlan, role: str, *scope: str) -> None:
+        token = self._token("--role", "reporter", "--cluster", cluster.code, *scope)
+        path = self.reporter_token_file(cluster, role)
+        path.touch(mode=0o600)
+        path.write_text(f"{token}\n", "ascii")
+
+    def _token(self, *arguments: str) -> str:
+        return self._run("token", "create", *arguments).strip()
+
+    def _run(self, *arguments: str) -> str:
+        return self._command(["accounting", *arguments, "--database", self._database])

@@ -1,0 +1,63 @@
+"""Costs so far, as accounting states them: fetched again and again beside the live table.
+
+Invariant: an answer that does not come leaves the last costs standing; they only ever come whole.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from decimal import Decimal
+
+from lab.bookkeeping import Bookkeeping, Document
+from lab.live.view import Cost, Costs, PodKey
+from lab.scenarios.plan import Scenario
+
+
+def costs_of(statements: Sequence[Document]) -> Costs:
+    """What each pod has cost, from the lines of its tenant's statements."""
+    amounts: dict[PodKey, Cost] = {}
+    for statement in statements:
+        for line in statement["lines"]:
+            if line["amount"] is None or line["pod"] is None:
+                continue
+            key = PodKey(line["cluster"], line["namespace"], line["pod"])
+            before = amounts[key].amount if key in amounts else Decimal(0)
+            amounts[key] = Cost(before + Decimal(line["amount"]), statement["currency"])
+    return amounts
+
+
+class CostWatcher:
+    """Asks accounting for every tenant's statement, in a thread of its own.
+
+    Args:
+        books: Whom to ask.
+        scenario: Whose tenants.
+        interval_s: From one round to the next.
+    """
+
+    def __init__(self, books: Bookkeeping, scenario: Scenario, interval_s: float) -> None:
+        self._books = books
+        self._scenario = scenario
+        self._interval_s = interval_s
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="costs", daemon=True)
+        self.costs: Costs = {}
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End after the present round."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._interval_s):
+            statements = [
+                found for cluster in self._scenario.clusters for found in self._books.statements(cluster)
+            ]
+            if statements:
+                self.costs = costs_of(statements)

@@ -1,0 +1,104 @@
+"""Shows a running stack: a live table in a terminal, plain lines elsewhere.
+
+Invariant: it looks and never acts; what it shows comes from the album and the costs it is given.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.live import Live
+
+from lab.exporters import Target
+from lab.footprint import Footprint
+from lab.live.render import Screen, render
+from lab.live.view import Costs, cluster_line, slice_rows
+from lab.pages import Album, Page
+
+PLAIN_TABLE_EVERY_S = 20
+
+
+class Watch:
+    """What a person sees of one run.
+
+    Args:
+        console: Where to show it.
+        codes: The clusters, in order.
+        album: The exporters' pages.
+        addresses: What one may open.
+        hint: The last line: how to stop.
+    """
+
+    def __init__(
+        self, console: Console, codes: Sequence[str], album: Album, addresses: Sequence[Target], hint: str
+    ) -> None:
+        self._console = console
+        self._codes = codes
+        self._album = album
+        self._addresses = addresses
+        self._hint = hint
+        self._live: Live | None = None
+        self._last_step = ""
+        self._next_table_s = PLAIN_TABLE_EVERY_S
+        self.screen: Screen | None = None
+        """What was shown last."""
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            self._live = Live(console=self._console, auto_refresh=False, screen=False)
+            self._live.start()
+        else:
+            for target in self._addresses:
+                self._say(f"{target.name}: {target.metrics_url}")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def show(self, elapsed_s: float, step: str, costs: Costs, peak: Footprint) -> None:
+        """Show the present moment."""
+        self.screen = Screen(
+            elapsed_s=int(elapsed_s),
+            step=step,
+            rows=[row for code in self._codes for row in slice_rows(code, self._node(code), costs)],
+            clusters=[
+                cluster_line(code, self._album.latest(f"node {code}"), self._album.latest(f"cluster {code}"))
+                for code in self._codes
+            ],
+            addresses=self._addresses,
+            peak=peak,
+            hint=self._hint,
+        )
+        if self._live is not None:
+            self._live.update(render(self.screen), refresh=True)
+            return
+        if step != self._last_step:
+            self._last_step = step
+            self._say(f"{int(elapsed_s):4} s  {step}")
+        if elapsed_s >= self._next_table_s:
+            self._next_table_s += PLAIN_TABLE_EVERY_S
+            self._console.print(render(self.screen))
+
+    def _node(self, code: str) -> Sequence[Page]:
+        return self._album.pages(f"node {code}")
+
+    def _say(self, line: str) -> None:
+        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def picture(screen: Screen, width: int = 132) -> str:
+    """A screen as SVG, for documents."""
+    with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
+        console = Console(
+            record=True, width=width, file=nowhere, force_terminal=True, color_system="truecolor"
+        )
+        console.print(render(screen))
+        return console.export_svg(title="slicemeter demo")
