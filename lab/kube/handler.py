@@ -191,6 +191,9 @@ class Handler(BaseHTTPRequestHandler):
             is_over=lambda: double.is_stopping,
         )
         self._send_frames(frames, selection.kind.plural, fault if isinstance(fault, Pieces) else None)
+        if double.is_stopping:
+            # An outage: the stream must not end as if its time were up.
+            raise _HangUpError
         self.wfile.write(b"0\r\n\r\n")
 
     def _send_frames(self, frames: Iterable[Frame], resource: str, pieces: Pieces | None) -> None:
