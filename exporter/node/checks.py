@@ -1,0 +1,130 @@
+"""Value checks: nothing that NVML reports is used before it was found possible.
+
+NVML returns blanks (all ones, the top bit set), error codes stored as numbers and now and then an
+absurd reading. Invariant: a refused value is absent for the tick, is counted by quantity and reason,
+and moves no counter. Bounds: `reference/metering.md §3`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+
+from exporter.node.tallies import Tallies
+from exporter.nvidia.source import BusySample, DeviceReading, ProcessMemory, UtilizationSample
+
+US_PER_DAY = 86_400_000_000
+MAX_CLOCK_HZ = 10_000_000_000
+MAX_POWER_MW_UNKNOWN_BOARD = 3_000_000
+MAX_DEVICE_BYTES = 1 << 44
+"""16 TiB: no card holds more; the bound while a card's own total is unknown."""
+
+MIN_TEMPERATURE_CELSIUS, MAX_TEMPERATURE_CELSIUS = -20, 150
+
+REFUSED = "values_refused_total"
+
+_BLANKS = frozenset({0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF, -1})
+
+
+def possible(quantity: str, value: int | None, low: int, high: int, tallies: Tallies) -> int | None:
+    """The value if it lies within the bounds, else None and one more refusal."""
+    if value is None or low <= value <= high:
+        return value
+    if value in _BLANKS or value >= 1 << 63:
+        reason = "blank"
+    else:
+        reason = "below_range" if value < low else "above_range"
+    tallies.count(REFUSED, quantity, reason)
+    return None
+
+
+def power_bound_mw(power_limit_mw: int | None) -> int:
+    """Twice the board's limit: no reading above it is believed."""
+    return 2 * power_limit_mw if power_limit_mw else MAX_POWER_MW_UNKNOWN_BOARD
+
+
+def checked(
+    reading: DeviceReading, tallies: Tallies, *, now_us: int, known_pids: frozenset[int] | None
+) -> DeviceReading:
+    """The reading with every impossible value removed.
+
+    Args:
+        reading: As the source gave it.
+        tallies: Where removals are counted.
+        now_us: Wall clock, microseconds: stamps lie within a day of it.
+        known_pids: Processes that run or ran a tick ago; a record of any other is dropped. None when
+            nobody knows which processes run.
+    """
+    total = possible("memory", reading.memory_total_bytes, 0, MAX_DEVICE_BYTES, tallies)
+    most = MAX_DEVICE_BYTES if total is None else total
+    limit = possible("power_limit", reading.power_limit_mw, 1, MAX_POWER_MW_UNKNOWN_BOARD, tallies)
+    return dataclasses.replace(
+        reading,
+        memory_total_bytes=total,
+        memory_free_bytes=possible("memory", reading.memory_free_bytes, 0, most, tallies),
+        memory_used_bytes=possible("memory", reading.memory_used_bytes, 0, most, tallies),
+        memory_reserved_bytes=possible("memory", reading.memory_reserved_bytes, 0, most, tallies),
+        utilization_percent=possible("utilization", reading.utilization_percent, 0, 100, tallies),
+        processes=_processes(reading.processes, most, tallies),
+        utilization=_utilization(reading.utilization, tallies, now_us, known_pids),
+        busy=_busy(reading.busy, tallies, now_us),
+        energy_mj=possible("energy", reading.energy_mj, 0, (1 << 62) - 1, tallies),
+        power_mw=possible("power", reading.power_mw, 0, power_bound_mw(limit), tallies),
+        power_limit_mw=limit,
+        temperature_celsius=possible(
+            "temperature",
+            reading.temperature_celsius,
+            MIN_TEMPERATURE_CELSIUS,
+            MAX_TEMPERATURE_CELSIUS,
+            tallies,
+        ),
+        sm_clock_hz=possible("clock", reading.sm_clock_hz, 0, MAX_CLOCK_HZ, tallies),
+        memory_clock_hz=possible("clock", reading.memory_clock_hz, 0, MAX_CLOCK_HZ, tallies),
+    )
+
+
+def _processes(
+    processes: tuple[ProcessMemory, ...] | None, most_bytes: int, tallies: Tallies
+) -> tuple[ProcessMemory, ...] | None:
+    if processes is None:
+        return None
+    return tuple(
+        dataclasses.replace(
+            process, used_bytes=possible("process_memory", process.used_bytes, 0, most_bytes, tallies)
+        )
+        for process in processes
+    )
+
+
+def _utilization(
+    samples: Iterable[UtilizationSample] | None,
+    tallies: Tallies,
+    now_us: int,
+    known_pids: frozenset[int] | None,
+) -> tuple[UtilizationSample, ...] | None:
+    if samples is None:
+        return None
+    kept = []
+    for sample in samples:
+        if possible("process_utilization", sample.sm_percent, 0, 100, tallies) is None:
+            continue
+        if possible("stamp", sample.stamp_us, now_us - US_PER_DAY, now_us + US_PER_DAY, tallies) is None:
+            continue
+        if known_pids is not None and sample.pid not in known_pids:
+            tallies.count(REFUSED, "process_utilization", "not_running")
+            continue
+        kept.append(sample)
+    return tuple(kept)
+
+
+def _busy(
+    samples: Iterable[BusySample] | None, tallies: Tallies, now_us: int
+) -> tuple[BusySample, ...] | None:
+    if samples is None:
+        return None
+    return tuple(
+        sample
+        for sample in samples
+        if possible("utilization", sample.busy_percent, 0, 100, tallies) is not None
+        and possible("stamp", sample.stamp_us, now_us - US_PER_DAY, now_us + US_PER_DAY, tallies) is not None
+    )

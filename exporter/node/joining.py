@@ -1,0 +1,168 @@
+"""One tick's sources joined by container: what it holds, what its regions say, which processes it has.
+
+Invariants: HAMi's directory names are not believed where they can be wrong; a host pid that two
+containers claim is neither's. Source: `reference/hami-kubernetes.md §3.5`, `reference/metering.md §5`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from contract.ids import PodUid
+from exporter.hami.annotations.containers import container_of_directory
+from exporter.hami.annotations.node_register import RegisteredDevice
+from exporter.hami.holding import UNKNOWN_CONTAINER, HeldSlice
+from exporter.node.caches import CacheSurvey, DirectoryReading
+from exporter.node.liveness import Liveness
+from exporter.node.pods import PodRecord, PodSight
+from exporter.node.regions import ContainerUse, NvmlMemory, Surroundings, container_use
+from exporter.node.tallies import Tallies
+from exporter.nvidia.source import DeviceReading
+
+Place: TypeAlias = tuple[PodUid, str]
+"""A container: its pod's UID and its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """All that was read at one tick.
+
+    Attributes:
+        registered: HAMi's devices by uuid.
+        readings: NVML's, checked, by uuid.
+        had_readings: The device source has answered at some time.
+    """
+
+    at_ms: int
+    sight: PodSight
+    registered: Mapping[str, RegisteredDevice]
+    readings: Mapping[str, DeviceReading]
+    survey: CacheSurvey
+    had_readings: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Joint:
+    """The sources, joined.
+
+    Attributes:
+        held: Slices held now by container.
+        directories: HAMi's directories by container.
+        uses: What the regions of each container say; only of known pods.
+        nvml: NVML's memory by (device uuid, host pid).
+        listed: Host pids NVML lists by device uuid; a device that lists none is missing.
+        owned: Host pids of all known containers.
+        alive: Containers in which a GPU process was seen alive.
+    """
+
+    sources: Sources
+    held: Mapping[Place, Sequence[HeldSlice]]
+    directories: Mapping[Place, Sequence[DirectoryReading]]
+    uses: Mapping[Place, ContainerUse]
+    nvml: NvmlMemory
+    listed: Mapping[str, frozenset[int]]
+    owned: frozenset[int]
+    alive: frozenset[Place]
+
+    def record(self, place: Place) -> PodRecord:
+        """The container's pod."""
+        return self.sources.sight.records[place[0]]
+
+    def unowned_on(self, device_uuid: str) -> frozenset[int] | None:
+        """Processes on a device that are nobody's; None when the device lists none."""
+        listed = self.listed.get(device_uuid)
+        return None if listed is None else listed - self.owned
+
+
+def join(sources: Sources, liveness: Liveness, tallies: Tallies) -> Joint:
+    """Join one tick's sources."""
+    listed = {
+        uuid: frozenset(process.pid for process in reading.processes)
+        for uuid, reading in sources.readings.items()
+        if reading.processes is not None
+    }
+    everywhere = frozenset(pid for pids in listed.values() for pid in pids) if listed else None
+    liveness.begin(everywhere)
+    around = Surroundings(
+        is_live=liveness.is_live,
+        device_bytes={uuid: each.memory_total_bytes for uuid, each in sources.readings.items()},
+        nvml={
+            (uuid, process.pid): process.used_bytes
+            for uuid, reading in sources.readings.items()
+            for process in reading.processes or ()
+            if process.used_bytes is not None
+        },
+        tallies=tallies,
+    )
+    held = _held(sources.sight)
+    directories = _by_container(sources, held)
+    uses = {
+        place: container_use(
+            [cache for directory in found for cache in directory.caches],
+            {slice_.grant.device_uuid for slice_ in held.get(place, ())},
+            around,
+        )
+        for place, found in directories.items()
+    }
+    _settle_claims(uses.values())
+    return Joint(
+        sources=sources,
+        held=held,
+        directories=directories,
+        uses=uses,
+        nvml=around.nvml,
+        listed=listed,
+        owned=frozenset(pid for use in uses.values() for pid in use.pids),
+        alive=frozenset(
+            place
+            for place, use in uses.items()
+            if any(pid in (everywhere or ()) or liveness.exists(pid) for pid in use.pids)
+        ),
+    )
+
+
+def _held(sight: PodSight) -> dict[Place, list[HeldSlice]]:
+    held: defaultdict[Place, list[HeldSlice]] = defaultdict(list)
+    for uid, record in sight.records.items():
+        for slice_ in record.holding.current:
+            held[uid, slice_.grant.container].append(slice_)
+    return dict(held)
+
+
+def _by_container(sources: Sources, held: Mapping[Place, object]) -> dict[Place, list[DirectoryReading]]:
+    of_pod: defaultdict[PodUid, list[DirectoryReading]] = defaultdict(list)
+    for directory in sources.survey.directories:
+        if directory.pod_uid in sources.sight.records:
+            of_pod[PodUid(directory.pod_uid)].append(directory)
+    found: defaultdict[Place, list[DirectoryReading]] = defaultdict(list)
+    for uid, directories in of_pod.items():
+        record = sources.sight.records[uid]
+        holders = [container for pod_uid, container in held if pod_uid == uid]
+        siblings = {directory.container for directory in directories}
+        for directory in directories:
+            found[uid, _container(record, directory.container, siblings, holders)].append(directory)
+    return dict(found)
+
+
+def _container(record: PodRecord, name: str, siblings: set[str], holders: Sequence[str]) -> str:
+    known = container_of_directory(name, siblings, record.devices, record.layout)
+    if known is not None:
+        return known
+    if len(holders) == 1:
+        return holders[0]
+    # A pod that holds nothing was not named by HAMi's positions: the name is all there is.
+    return name if not holders and record.layout.kind_of(name) is not None else UNKNOWN_CONTAINER
+
+
+def _settle_claims(uses: Iterable[ContainerUse]) -> None:
+    """Take a host pid that several containers claim from all of them: HAMi-core mixes up neighbours."""
+    uses = list(uses)
+    claims = Counter(pid for use in uses for pid in use.pids)
+    disputed = {pid for pid, count in claims.items() if count > 1}
+    for use in uses:
+        if not disputed.isdisjoint(use.pids):
+            use.pids -= disputed
+            use.has_unknown_pids = True

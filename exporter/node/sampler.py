@@ -1,0 +1,223 @@
+"""The sampler: one tick reads every source, attributes, integrates, stores, and publishes a page.
+
+Invariants: only this thread touches a source; what a page shows was stored before it was published, so
+a `kill -9` at any instant makes no counter go back; a source that fails leaves absence and a health
+series, never a 0.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from contract.facts import Fact
+from contract.ids import NodeUid, new_epoch
+from exporter.delivery.state import StateFile
+from exporter.delivery.witness import Witness
+from exporter.exposition.page import Board
+from exporter.kube.objects import Node, Pod
+from exporter.kube.view import Change
+from exporter.node.attribution import Attribution, Attributor
+from exporter.node.caches import LOOKS, CacheReader, CacheSurvey, Wait
+from exporter.node.clock import Clock, Instant
+from exporter.node.composing import device_views, slice_views, tenant_views, unallocated_views
+from exporter.node.devices import SAMPLES_LOST, DeviceLook, DeviceReader
+from exporter.node.hours import Origin
+from exporter.node.joining import Sources
+from exporter.node.meter import Meter
+from exporter.node.packing import pack
+from exporter.node.page import make_page
+from exporter.node.pods import PodBook
+from exporter.node.reporting import sight_of
+from exporter.node.snapshot import CollectorHealth, Snapshot
+from exporter.node.watching import NodeWatches
+
+
+@dataclass(slots=True)
+class Parts:
+    """What a sampler works with, one of each.
+
+    Attributes:
+        store: Where counters and facts go; None = nowhere (`--once`).
+        sends_facts: Whether somebody takes the facts.
+        push_interval_ms: How often growing usage is said.
+        closing: Facts of the run before, to be stored with the first tick.
+    """
+
+    node_name: str
+    clock: Clock
+    watches: NodeWatches
+    book: PodBook
+    caches: CacheReader
+    devices: DeviceReader
+    attributor: Attributor
+    meter: Meter
+    witness: Witness
+    board: Board
+    store: StateFile | None = None
+    sends_facts: bool = False
+    push_interval_ms: int = 300_000
+    closing: Sequence[Fact] = ()
+    stopwatch: Callable[[], float] = time.perf_counter
+
+
+@dataclass(slots=True)
+class _Timing:
+    """How long each source took at this tick, and when it last answered."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    success_ms: dict[str, int] = field(default_factory=dict)
+
+
+class Sampler:
+    """Ticks; each tick ends in a published page."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._timing = _Timing()
+        self._wants_looks = False
+        self._changes: list[Change[Pod]] = []
+        self._closing: list[Fact] = list(parts.closing)
+        self._push_at_ms = 0
+        self._snapshot: Snapshot | None = None
+        self._has_living = False
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """The newest; None before the first tick."""
+        return self._snapshot
+
+    @property
+    def has_living(self) -> bool:
+        """Whether GPU processes of known containers were alive at the last tick."""
+        return self._has_living
+
+    def tick(self, wait: Wait) -> Snapshot:
+        """Read everything once and publish.
+
+        Args:
+            wait: Waits the given seconds, between two looks at the caches.
+        """
+        parts = self._parts
+        with self._timed("cache"):
+            survey = parts.caches.survey(looks=LOOKS if self._wants_looks else 1, wait=wait)
+        now = parts.clock()
+        with self._timed(parts.devices.name):
+            look = parts.devices.look(now, self._owned())
+        node, node_confirmed_ms = parts.watches.node()
+        sources = self._sources(survey, look, node, now)
+        attribution = parts.attributor.attribute(sources)
+        self._wants_looks = attribution.wants_looks
+        self._has_living = bool(attribution.alive)
+        facts: list[Fact] = []
+        if node is not None and sources.sight.is_listed:
+            facts += self._integrate(attribution, NodeUid(node.metadata.uid), now)
+        if node is not None:
+            facts += parts.witness.tick(sight_of(sources, attribution, node, node_confirmed_ms))
+        self._store(facts)
+        self._snapshot = self._compose(sources, attribution, look, now)
+        parts.board.publish(make_page(self._snapshot))
+        return self._snapshot
+
+    def finish(self) -> None:
+        """Store what was measured since the last push, so that nothing waits for the next start."""
+        if self._parts.meter.last is not None:
+            self._store(self._parts.meter.take_facts(everything=True))
+        self._parts.devices.close()
+
+    def _owned(self) -> dict[str, frozenset[int]]:
+        meter = self._parts.meter
+        return {uuid: meter.known_pids(uuid) for uuid in meter.devices}
+
+    def _sources(self, survey: CacheSurvey, look: DeviceLook, node: Node | None, now: Instant) -> Sources:
+        parts = self._parts
+        if survey.failure is None:
+            self._timing.success_ms["cache"] = now.wall_ms
+        else:
+            parts.meter.tallies.count(SAMPLES_LOST, "cache")
+        if look.failure is None:
+            self._timing.success_ms[parts.devices.name] = now.wall_ms
+        # Drained before the view is taken: no change is newer than the view.
+        self._changes += parts.watches.drain_pods()
+        sight = parts.book.look(parts.watches.pods(), self._changes, parts.watches.namespaces(), now.wall_ms)
+        if sight.is_listed:
+            self._changes = []
+        register = parts.watches.register(node)
+        return Sources(
+            at_ms=now.wall_ms,
+            sight=sight,
+            registered={device.uuid: device for device in register.devices},
+            readings=look.readings,
+            survey=survey,
+            had_readings=parts.devices.had_readings,
+        )
+
+    def _integrate(self, attribution: Attribution, node_uid: NodeUid, now: Instant) -> list[Fact]:
+        """Meter the tick; the usage facts that are due."""
+        meter = self._parts.meter
+        facts: list[Fact] = []
+        origin = meter.origin
+        if origin.node_uid != node_uid:
+            # A node that was made again under its name is another node; a first look has no facts yet.
+            epoch = new_epoch() if origin.node_uid else origin.epoch
+            facts += meter.begin_epoch(Origin(origin.cluster, node_uid, epoch))
+        interval = meter.tick(now, attribution.devices)
+        if interval is not None and interval.stepped_back:
+            facts += meter.begin_epoch(Origin(origin.cluster, node_uid, new_epoch()))
+        is_due = now.boot_ms >= self._push_at_ms
+        if is_due:
+            self._push_at_ms = now.boot_ms + self._parts.push_interval_ms
+        return facts + list(meter.take_facts(everything=is_due))
+
+    def _store(self, facts: Sequence[Fact]) -> None:
+        parts = self._parts
+        if parts.store is None:
+            return
+        row = pack(parts.meter, parts.witness, had_readings=parts.devices.had_readings)
+        parts.store.commit(row, [*self._closing, *facts] if parts.sends_facts else [])
+        self._closing = []
+
+    def _compose(
+        self, sources: Sources, attribution: Attribution, look: DeviceLook, now: Instant
+    ) -> Snapshot:
+        parts = self._parts
+        slices = slice_views(attribution, parts.meter)
+        devices = device_views(attribution, sources, parts.meter, parts.meter.tallies)
+        pending = None if parts.store is None else parts.store.pending()
+        return Snapshot(
+            at_ms=now.wall_ms,
+            node=parts.node_name,
+            devices=devices,
+            slices=slices,
+            unallocated=unallocated_views(attribution, parts.meter),
+            tenants=tenant_views(slices, parts.meter),
+            collectors=tuple(self._health(sources, look)),
+            tallies=parts.meter.tallies.by_family(),
+            cache_files=sources.survey.files,
+            cache_directories_ignored=sources.survey.ignored if sources.survey.has_tree else None,
+            unattributed_processes=(
+                None if attribution.unattributed is None else len(attribution.unattributed)
+            ),
+            kube_view_ms=parts.watches.pods().confirmed_at_ms,
+            outbox_facts=None if pending is None else pending.count,
+            outbox_oldest_ms=None if pending is None else pending.oldest_ms,
+        )
+
+    def _health(self, sources: Sources, look: DeviceLook) -> Iterator[CollectorHealth]:
+        name = self._parts.devices.name
+        for collector, failure in (("cache", sources.survey.failure), (name, look.failure)):
+            yield CollectorHealth(
+                collector,
+                failure is None,
+                self._timing.seconds.get(collector),
+                self._timing.success_ms.get(collector),
+            )
+        yield from self._parts.watches.health()
+
+    @contextmanager
+    def _timed(self, name: str) -> Iterator[None]:
+        begun = self._parts.stopwatch()
+        yield
+        self._timing.seconds[name] = self._parts.stopwatch() - begun
