@@ -8,6 +8,11 @@ import socket
 from collections.abc import Callable
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# No test may depend on how busy the machine is.
+settings.register_profile("house", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("house")
 
 _LOOPBACK = {"127.0.0.1", "::1", "localhost", "0.0.0.0"}
 _real_connect = socket.socket.connect
