@@ -7,8 +7,9 @@ facts up to number n deletes marks up to n and leaves those that came meanwhile.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from sqlalchemy import select, union
+from sqlalchemy import func, select, union
 from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.orm import Session
 
@@ -21,7 +22,8 @@ def mark(session: Session, cluster: str, windows: Sequence[Window], *, now_ms: i
     node_uids = {window.node_uid for window in windows if window.device_uuid is None}
     devices = {node_uid: _devices(session, cluster, node_uid) for node_uid in node_uids}
     touched: set[tuple[str, str, int]] = set()
-    for window in windows:
+    for given in windows:
+        window = _reaching_back(session, cluster, given) if given.sizes_what_is_held else given
         uuids = devices[window.node_uid] if window.device_uuid is None else (window.device_uuid,)
         for device_uuid in uuids:
             touched.update((window.node_uid, device_uuid, day_ms) for day_ms in window.days(now_ms=now_ms))
@@ -52,3 +54,28 @@ def _devices(session: Session, cluster: str, node_uid: str) -> Sequence[str]:
         for table in (PresenceReport, AllocationReport)
     ]
     return session.scalars(union(*reported)).all()
+
+
+def _reaching_back(session: Session, cluster: str, window: Window) -> Window:
+    """Back to the first hold on the device, if no earlier report says how large it is."""
+    here = (PresenceReport.cluster == cluster, PresenceReport.node_uid == window.node_uid)
+    earlier = session.scalar(
+        select(PresenceReport.from_ms)
+        .where(
+            *here,
+            PresenceReport.device_uuid == window.device_uuid,
+            PresenceReport.from_ms < window.from_ms,
+            PresenceReport.registered_mib > 0,
+        )
+        .limit(1)
+    )
+    if earlier is not None:
+        return window
+    first_bind_ms = session.scalar(
+        select(func.min(AllocationReport.bound_at_ms)).where(
+            AllocationReport.cluster == cluster,
+            AllocationReport.node_uid == window.node_uid,
+            AllocationReport.device_uuid == window.device_uuid,
+        )
+    )
+    return replace(window, from_ms=min(window.from_ms, first_bind_ms or window.from_ms))

@@ -26,12 +26,17 @@ REACH_MS = MAX_GRACE_MS
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Time of one device, or of all devices of a node (`device_uuid` None), that may have changed."""
+    """Time of one device, or of all devices of a node (`device_uuid` None), that may have changed.
+
+    `sizes_what_is_held` says that a report of the card stands behind it: when no earlier one knows the
+    card's size, it also sizes what was held before it.
+    """
 
     node_uid: str
     device_uuid: str | None
     from_ms: int
     to_ms: int
+    sizes_what_is_held: bool = False
 
     def days(self, *, now_ms: int) -> range:
         """Starts of the UTC days that it touches with its reach; nothing older than 400 days."""
@@ -69,11 +74,10 @@ def _sized_alike(before: AllocationFact, after: AllocationFact) -> bool:
 def touched_by_presence(before: PresenceFact | None, after: PresenceFact, now_ms: int) -> list[Window]:
     """A longer interval touches what it gained; a new one also all later time that had to guess from it."""
     if before is not None and _same_but_longer(before, after):
-        begins, ends = before.to_ms, after.to_ms
-    else:
-        # The size and state last known hold on where slices are held but nobody reports the card.
-        begins, ends = after.from_ms, max(after.to_ms, now_ms)
-    return [Window(after.node_uid, after.device_uuid, begins, ends)]
+        return [Window(after.node_uid, after.device_uuid, before.to_ms, after.to_ms)]
+    # The size and state last known hold on where slices are held but nobody reports the card.
+    ends = max(after.to_ms, now_ms)
+    return [Window(after.node_uid, after.device_uuid, after.from_ms, ends, sizes_what_is_held=True)]
 
 
 def _same_but_longer(before: PresenceFact, after: PresenceFact) -> bool:
