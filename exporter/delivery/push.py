@@ -171,12 +171,20 @@ class Pusher:
         return wait_s
 
     def _run(self) -> None:
-        while not self._stopping.wait(self.push_once()):
+        while not self._stopping.wait(self._attempt()):
             pass
         while self._state.pending().count and not self._cancellation.is_cancelled:
             # Only success leads on at once; anything else ends the last attempt.
-            if self.push_once() > 0:
+            if self._attempt() > 0:
                 break
+
+    def _attempt(self) -> float:
+        """One push; a fault of ours must not end the thread and with it all pushing."""
+        try:
+            return self.push_once()
+        except Exception:
+            _log.exception("the push broke; facts wait in the outbox")
+            return self._backoff.next_s()
 
     def _settle(self, batch: Batch, answer: Answer) -> tuple[Result, float]:
         """What an answer means for the batch, and how long to wait after it."""

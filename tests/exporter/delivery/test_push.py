@@ -399,6 +399,25 @@ def test_the_thread_sends_what_is_committed_while_it_runs(
     assert receiver.nodes() == [["n1"], ["n2"]]
 
 
+def test_a_fault_of_ours_does_not_end_the_pushing(
+    state: StateFile, receiver: Receiver, metrics: DeliveryMetrics, node_state: NodeState
+) -> None:
+    calls = iter([ZeroDivisionError(), *[None] * 5])
+
+    def broken_once() -> Sender:
+        if (error := next(calls)) is not None:
+            raise error
+        return sender()
+
+    access = AccountingAccess(f"http://127.0.0.1:{receiver.port}", push_interval_seconds=1)
+    pusher = Pusher(state, access, metrics, sender=broken_once, wall_ms=lambda: SENT_AT_MS)
+    state.commit(b"", [node_state("n1")])
+    pusher.start()
+    assert receiver.arrived.acquire(timeout=10)
+    pusher.stop()
+    assert receiver.nodes() == [["n1"]]
+
+
 def test_stopping_sends_what_waits(
     pusher: Pusher, state: StateFile, receiver: Receiver, node_state: NodeState
 ) -> None:
