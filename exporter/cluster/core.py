@@ -61,7 +61,11 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The views of one tick, taken before the changes, and all changes since the last tick."""
+    """The views of one tick, taken before the changes, and all changes since the last tick.
+
+    Attributes:
+        are_pods_live: The watch of pods is connected: what it does not report did not happen.
+    """
 
     pods: View[Pod]
     nodes: View[Node]
@@ -69,6 +73,7 @@ class Seen:
     pod_changes: Sequence[Change[Pod]] = ()
     node_changes: Sequence[Change[Node]] = ()
     event_changes: Sequence[Change[Event]] = ()
+    are_pods_live: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +199,8 @@ class ClusterCore:
             record = pods.records.get(uid)
             return gone.get(uid) if record is None else record.bound_at_ms
 
-        self._waiting.tick(pending, end_ms, seen.pods.confirmed_at_ms or now_ms)
+        view_ms = seen.pods.confirmed_at_ms or now_ms
+        self._waiting.tick(pending, end_ms, now_ms if seen.are_pods_live else view_ms)
 
     def _facts(
         self, seen: Seen, pods: PodSight, nodes: NodeSight, now_ms: int, *, is_due: bool

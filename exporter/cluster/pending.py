@@ -1,8 +1,8 @@
 """Pods that wait for GPU slices: why, for how much, how long, and whether they can ever fit.
 
-Waiting time is integrated from view to view, so a view that stands still adds nothing, and what passed
-while the exporter was away is added when it is back. Invariant: each unbound pod has exactly one reason at
-a time, out of a closed set, so the reasons of a namespace add up to its pods.
+Waiting time is integrated from tick to tick; while the API server is away nothing is added, and what
+passed meanwhile, or while the exporter was away, is added afterwards. Invariant: each unbound pod has
+exactly one reason at a time, out of a closed set, so the reasons of a namespace add up to its pods.
 
 Source: `reference/hami-kubernetes.md §4, §7.5, §8`.
 """
@@ -210,7 +210,7 @@ class WaitingTime:
         Args:
             pending: The pods that wait now.
             end_ms: When a pod that waits no longer was bound or deleted; None: not known.
-            view_ms: The time of the view.
+            view_ms: Up to when it is known that they wait.
         """
         present: set[str] = set()
         for pod in pending:

@@ -78,6 +78,7 @@ class ClusterWatches:
             pod_changes=self._pods.drain(),
             node_changes=self._nodes.drain(),
             event_changes=self._events.drain(),
+            are_pods_live=self._pods.failure is None,
         )
 
     def view_ms(self) -> int | None:
