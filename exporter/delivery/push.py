@@ -182,7 +182,7 @@ class Pusher:
         """One push; a fault of ours must not end the thread and with it all pushing."""
         try:
             return self.push_once()
-        except Exception:
+        except Exception:  # noqa: BLE001 - whatever it was, the next attempt may go well
             _log.exception("the push broke; facts wait in the outbox")
             return self._backoff.next_s()
 

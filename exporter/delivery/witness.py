@@ -12,17 +12,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import msgspec
 
 from contract.facts import AllocationFact, Fact
-from contract.ids import ClusterCode, DeviceUuid, NodeUid, PodUid, SliceKey, TenantKey
+from contract.ids import ClusterCode, DeviceUuid, NodeUid, PodUid, TenantKey
 from contract.ids import Witness as WitnessName
 from exporter.delivery.presence import OpenState, PresentDevice, SeenNode, States
 from exporter.hami.holding import HeldSlice
 
 VANISHED = "Vanished"
 """Reason of an inferred end: the pod was absent after a relist."""
+
+
+_Key: TypeAlias = tuple[PodUid, str, str]  # a plain tuple, since every slice is looked up at every tick
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +49,11 @@ class Sighting:
     labels: Mapping[str, str] = field(default_factory=dict)
     process_seen_ms: int | None = None
 
-    def key(self, cluster: ClusterCode) -> SliceKey:
-        """The slice's key."""
+    @property
+    def key(self) -> _Key:
+        """The slice's key within the cluster."""
         grant = self.held.grant
-        return SliceKey(cluster, self.pod_uid, grant.container, DeviceUuid(grant.device_uuid))
+        return self.pod_uid, grant.container, grant.device_uuid
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +114,12 @@ class Witness:
         self._interval_ms = confirm_interval_ms
         self._slices_due_ms = 0
         self._states_due_ms = 0
-        self._ended: dict[SliceKey, int] = {}
+        self._ended: dict[_Key, int] = {}
         state = state or WitnessState()
-        self._allocations = {known.fact.slice_key: known for known in state.allocations}
+        self._allocations: dict[_Key, OpenAllocation] = {
+            (known.fact.pod_uid, known.fact.container, known.fact.device_uuid): known
+            for known in state.allocations
+        }
         self._states = States(cluster, witness, confirm_interval_ms, state.states)
 
     def dump(self) -> WitnessState:
@@ -134,24 +142,25 @@ class Witness:
 
     def _see_slices(self, sight: Sight, view_ms: int, *, is_due: bool) -> list[Fact]:
         facts: list[Fact] = []
-        seen: set[SliceKey] = set()
+        seen: set[_Key] = set()
         for sighting in sight.slices:
             # All vendors are shown, only NVIDIA is billed.
             if not sighting.held.grant.is_nvidia:
                 continue
-            key = sighting.key(self._cluster)
+            key = sighting.key
             seen.add(key)
             fact = self._see_slice(key, sighting, view_ms, is_due=is_due)
             if fact is not None:
                 facts.append(fact)
         for key in [key for key in self._allocations if key not in seen]:
             gone = self._allocations.pop(key)
-            facts.append(_inferred_end(gone, sight.vanished.get(key.pod_uid, view_ms)))
-        self._ended = {key: ended_ms for key, ended_ms in self._ended.items() if key in seen}
+            facts.append(_inferred_end(gone, sight.vanished.get(gone.fact.pod_uid, view_ms)))
+        if self._ended:
+            self._ended = {key: ended_ms for key, ended_ms in self._ended.items() if key in seen}
         return facts
 
     def _see_slice(
-        self, key: SliceKey, sighting: Sighting, view_ms: int, *, is_due: bool
+        self, key: _Key, sighting: Sighting, view_ms: int, *, is_due: bool
     ) -> AllocationFact | None:
         held = sighting.held
         ended_ms = held.ended_at_ms
@@ -177,15 +186,20 @@ class Witness:
             self._allocations[key] = OpenAllocation(fact, confirmed_ms)
             return fact
         known.confirmed_at_ms = max(known.confirmed_at_ms, confirmed_ms)
-        news = msgspec.structs.replace(
-            known.fact,
-            bound_at_ms=min(known.fact.bound_at_ms, held.bound_at_ms),
-            started_at_ms=_earliest(known.fact.started_at_ms, held.started_at_ms),
-            model=known.fact.model or sighting.model,
-        )
-        if news == known.fact and not (is_due and known.confirmed_at_ms > known.fact.confirmed_at_ms):
+        said = known.fact
+        bound_ms = min(said.bound_at_ms, held.bound_at_ms)
+        started_ms = _earliest(said.started_at_ms, held.started_at_ms)
+        model = said.model or sighting.model
+        is_news = (bound_ms, started_ms, model) != (said.bound_at_ms, said.started_at_ms, said.model)
+        if not is_news and not (is_due and known.confirmed_at_ms > said.confirmed_at_ms):
             return None
-        known.fact = msgspec.structs.replace(news, confirmed_at_ms=known.confirmed_at_ms)
+        known.fact = msgspec.structs.replace(
+            said,
+            bound_at_ms=bound_ms,
+            started_at_ms=started_ms,
+            model=model,
+            confirmed_at_ms=known.confirmed_at_ms,
+        )
         return known.fact
 
     def _first_fact(self, sighting: Sighting, confirmed_ms: int) -> AllocationFact:
@@ -229,4 +243,6 @@ def _inferred_end(gone: OpenAllocation, relisted_ms: int) -> AllocationFact:
 
 
 def _earliest(known_ms: int | None, seen_ms: int | None) -> int | None:
-    return min((at_ms for at_ms in (known_ms, seen_ms) if at_ms is not None), default=None)
+    if known_ms is None or seen_ms is None:
+        return seen_ms if known_ms is None else known_ms
+    return min(known_ms, seen_ms)
