@@ -26,7 +26,7 @@ LONGEST_ONCE = dt.timedelta(minutes=10)
 PLATFORM_ACCOUNT = "platform"
 
 Command: TypeAlias = Callable[[Sequence[str]], str]
-"""Runs a `slicemeter` command in this process and returns what it printed."""
+"""Runs `slicemeter accounting` with these arguments and returns what it printed."""
 
 Document: TypeAlias = dict[str, Any]
 """An answer of the API: foreign JSON, read field by field where it is used."""
@@ -40,7 +40,7 @@ class Bookkeeping:
         folder: For database and tokens.
         logs: For the service's log.
         household: Where the service runs.
-        command: How `slicemeter` commands are run.
+        command: How `slicemeter accounting` commands are run.
     """
 
     def __init__(
@@ -130,4 +130,4 @@ class Bookkeeping:
         return self._run("token", "create", *arguments).strip()
 
     def _run(self, *arguments: str) -> str:
-        return self._command(["accounting", *arguments, "--database", self._database])
+        return self._command([*arguments, "--database", self._database])

@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from exporter.node.role import run
-from exporter.settings import SettingsError, load_node_settings
+from exporter.setting import SettingsError
+from exporter.settings import load_node_settings
 from lab.devices.simulated import NoDriver, SimulatedDevices, StartFile
 from lab.scenarios.demo import demo
 

@@ -6,11 +6,13 @@ filled in; a series that is not on a page is absent here too.
 
 from __future__ import annotations
 
+import http.client
 import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -66,15 +68,32 @@ def parse_page(text: str, at_s: float) -> Page:
     return Page(at_s, MappingProxyType(series))
 
 
-def fetch(url: str, token: str | None = None) -> str | None:
-    """The body at an address, or None while nobody answers there with success."""
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a server answered; status 0 when nobody did."""
+
+    status: int
+    text: str
+
+
+def ask(url: str, token: str | None = None) -> Answer:
+    """GET an address."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     request = urllib.request.Request(url, headers=headers)  # noqa: S310 - our own loopback address
     try:
         with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310
-            return str(answer.read().decode("utf-8"))
-    except (OSError, urllib.error.URLError):
-        return None
+            return Answer(answer.status, answer.read().decode("utf-8"))
+    except urllib.error.HTTPError as refusal:
+        with refusal:
+            return Answer(refusal.code, refusal.read().decode("utf-8", "replace"))
+    except (OSError, http.client.HTTPException):
+        return Answer(0, "")
+
+
+def fetch(url: str, token: str | None = None) -> str | None:
+    """The body at an address, or None while nobody answers there with success."""
+    answer = ask(url, token)
+    return answer.text if answer.status == HTTPStatus.OK else None
 
 
 class Album:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +16,7 @@ from lab.devices.proc_tree import ProcTree
 from lab.devices.processes import processes_of
 from lab.devices.simulated import StartFile
 from lab.exporters import Billing, Exporter, Host, Simulation, Target, exporters_of
-from lab.pages import Album
+from lab.pages import Album, fetch
 from lab.processes import Household, LabError
 from lab.scenarios.plan import Scenario
 from lab.scenarios.player import Cue, Player
@@ -38,7 +36,7 @@ class Stack:
     Args:
         scenario: What will happen.
         folder: For state, caches, sockets and logs; the caller removes it.
-        command: How `slicemeter` commands are run.
+        command: How `slicemeter accounting` commands are run.
         disturb: Do the scenario's kills.
         album: Where scraped pages go.
     """
@@ -99,6 +97,15 @@ class Stack:
         for stage in self._stages:
             stage.close()
 
+    def stop_exporters(self) -> None:
+        """End the exporters alone; accounting goes on."""
+        if self._scraper is not None:
+            self._scraper.stop()
+        for exporter in self._exporters:
+            exporter.program.ask_to_stop()
+        for exporter in self._exporters:
+            exporter.program.stop()
+
     def check(self) -> None:
         """Raise `LabError` if a part has failed."""
         self.household.check()
@@ -118,6 +125,11 @@ class Stack:
         return [*self.exporter_targets, self.books.target]
 
     @property
+    def is_disturbed(self) -> bool:
+        """Whether the scenario's kills are done."""
+        return self._disturb
+
+    @property
     def step(self) -> str:
         """What happened last."""
         return "" if self._player is None else self._player.step
@@ -134,11 +146,7 @@ class Stack:
 
     def is_ready(self, target: Target) -> bool:
         """What its `/readyz` says."""
-        try:
-            with urllib.request.urlopen(f"{target.url}/readyz", timeout=2) as answer:  # noqa: S310 - loopback
-                return bool(answer.status == 200)
-        except (OSError, urllib.error.URLError):
-            return False
+        return fetch(f"{target.url}/readyz") is not None
 
     # -- parts -----------------------------------------------------------------------------------
 

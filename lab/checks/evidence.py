@@ -5,11 +5,53 @@ Invariant: it holds only what came over HTTP from `/metrics`, `/readyz` and acco
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from lab.pages import Album, Page
+from lab.bookkeeping import Document
+from lab.pages import Album, Answer, Page
 from lab.scenarios.plan import Scenario
+
+
+@dataclass(frozen=True, slots=True)
+class Isolation:
+    """What a tenant's token was answered.
+
+    Attributes:
+        own: Code of the tenant's own cluster.
+        other: Code of the cluster that it must not see.
+        answers: By path, everything that may be read with it.
+        of_the_other: When it asks for the other tenant's statement.
+        of_nobody: When it asks for the statement of a tenant that does not exist.
+        whole_cards: When it asks for capacity, which speaks of whole cards.
+        without_token: When nobody in particular asks for the tenants.
+    """
+
+    own: str
+    other: str
+    answers: Mapping[str, Answer]
+    of_the_other: Answer
+    of_nobody: Answer
+    whole_cards: Answer
+    without_token: Answer
+
+
+@dataclass(frozen=True, slots=True)
+class BookEvidence:
+    """What accounting said at the end; None or empty where it gave no answer.
+
+    Attributes:
+        statements: By cluster code, its tenant's statements of every month touched.
+        allocations: Rows of every slice that was held.
+        capacity: Hours of every device.
+        verified: What `verify` found in every month touched.
+    """
+
+    statements: Mapping[str, Sequence[Document]]
+    allocations: Sequence[Document] | None
+    capacity: Document | None
+    verified: Sequence[Document]
+    isolation: Isolation
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +62,7 @@ class Evidence:
         start_s: When the scenario started, Unix seconds.
         steady: The last page of each target before the pods ended.
         ready: What each target's `/readyz` said at that moment.
+        was_disturbed: Programs were killed meanwhile.
     """
 
     scenario: Scenario
@@ -27,6 +70,8 @@ class Evidence:
     album: Album
     steady: Mapping[str, Page]
     ready: Mapping[str, bool]
+    books: BookEvidence
+    was_disturbed: bool = False
 
     def steady_value(self, target: str, name: str, **labels: str) -> float | None:
         """A series of a target's steady page."""
