@@ -122,3 +122,13 @@ def test_creating_twice_and_changing_what_is_not_there_are_errors(store: Store) 
         store.patch("Pod", "n", "b", {})
     with pytest.raises(StoreError, match="there is no Pod n/b"):
         store.delete("Pod", "n", "b")
+
+
+def test_the_history_is_bounded_and_says_so(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lab.kube.store.LONGEST_HISTORY", 4)
+    start = store.version
+    for number in range(5):
+        store.create("Node", {"metadata": {"name": f"gpu-{number}"}})
+    with pytest.raises(ExpiredError):
+        store.steps_after(start)
+    assert len(store.steps_after(start + 2)) == 3
