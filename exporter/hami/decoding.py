@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from exporter.hami.layouts import DEVICES, PROC_NUM, SEQLOCK, UUID_BYTES, Layout
+from exporter.hami.layouts import DEVICES, SEQLOCK, UUID_BYTES, Layout
 from exporter.hami.region import DeviceUse, Quality, Region, RegionDevice, Slot
 
 _KNOWN_STATUS: Final = (0, 1, 2)
 _SOUND: Final[frozenset[Quality]] = frozenset()
 
 
-def decode_region(layout: Layout, head: bytes, before: bytes, tail: bytes, slots: list[Slot]) -> Region:
-    """Put a region together from its header bytes, its decoded slots, and the tail before and after them."""
+def decode_region(layout: Layout, head: bytes, tail: tuple[int, ...], slots: list[Slot]) -> Region:
+    """Put a region together from its header bytes, its tail and its decoded slots."""
     quality: set[Quality] = set()
     header = layout.header_struct.unpack_from(head)
     sm_init_flag, owner_pid, sem_word, device_count = header[:4]
@@ -24,12 +24,8 @@ def decode_region(layout: Layout, head: bytes, before: bytes, tail: bytes, slots
     device_num = min(device_count, DEVICES)
     if device_num != device_count:
         quality.add(Quality.DEVICE_COUNT_CLAMPED)
-    proc_num, utilization_switch, recent_kernel, priority, *last_kernel_time = layout.tail_struct.unpack(tail)
-    if proc_num != len(slots):
-        moving = tail[: PROC_NUM.size] != before[: PROC_NUM.size]
-        quality.add(Quality.TABLE_MOVING if moving else Quality.PROCESS_COUNT_CLAMPED)
-        # Slots beyond a smaller count hold left-overs.
-        slots = slots[: max(proc_num, 0)]
+    if tail[0] != len(slots):
+        quality.add(Quality.PROCESS_COUNT_CLAMPED)
     devices = [
         RegionDevice(index, _uuid(head, layout, index, quality), limits[index] or None, sm_limits[index])
         for index in range(device_num)
@@ -50,11 +46,11 @@ def decode_region(layout: Layout, head: bytes, before: bytes, tail: bytes, slots
         len(slots),
         tuple(slots),
         _live(slots, quality),
-        utilization_switch,
-        recent_kernel,
-        priority,
-        last_kernel_time[0] if last_kernel_time else None,
-        frozenset(quality),
+        tail[1],
+        tail[2],
+        tail[3],
+        tail[4] if layout.last_kernel_time is not None else None,
+        frozenset(quality) if quality else _SOUND,
     )
 
 
@@ -69,12 +65,17 @@ def decode_slot(layout: Layout, look: bytes, offset: int, slot: int, held_still:
     seqlock = None if layout.seqlock is None else SEQLOCK.unpack_from(look, offset + layout.seqlock)[0]
     consistent = held_still and not (seqlock and seqlock % 2)
     # Nearly every slot uses device 0 alone and is sound; only the others pay for a closer look.
-    uses: tuple[DeviceUse, ...]
-    if alone:
+    uses: tuple[DeviceUse, ...] = ()
+    if alone and layout.is_full:
         values = layout.slot_structs[1].unpack_from(look, offset)
-        use = _use(layout, values, 0, 1)
-        uses = () if use is None else (use,)
-        closer = min(values) < 0 or (layout.kinds == 5 and values[2] + values[3] + values[4] != values[6])
+        _, _, context, module, data, spare, total, monitorused, dec, enc, sm, _ = values
+        parts = context + module + data
+        # The sign of all of them at once: negative if any is.
+        signs = context | module | data | spare | total | monitorused
+        closer = signs < 0 or parts != total
+        if signs or sm or enc or dec:
+            use = DeviceUse(0, total, monitorused, context, module, data, spare, sm, enc, dec)
+            uses = (use,)
     else:
         # Memory beyond device_num counts: some releases never write that number, and indices can differ.
         values = layout.slot_structs[DEVICES].unpack_from(look, offset)
@@ -135,7 +136,7 @@ def same_memory(layout: Layout, one: bytes, at_one: int, other: bytes, at_other:
 def _live(slots: list[Slot], quality: set[Quality]) -> tuple[Slot, ...]:
     """The slots that count; of a process seen twice, as while the table is compacted, the later look."""
     live = [slot for slot in slots if slot.pid and slot.status]
-    if len({slot.pid for slot in live}) == len(live):
+    if len(live) < 2 or len({slot.pid for slot in live}) == len(live):
         return tuple(live)
     latest = {slot.pid: slot for slot in live}
     quality.add(Quality.DUPLICATE_PID)

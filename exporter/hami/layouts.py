@@ -25,9 +25,6 @@ SEM_SPARE: Final = 16
 PREFIX: Final = Struct("<iII")
 """Magic and, in the versioned layouts, major and minor version: the least bytes that identify a region."""
 
-PROC_NUM: Final = Struct("<i")
-"""The first word of a region's tail."""
-
 SEQLOCK: Final = Struct("<Q")
 
 
@@ -58,6 +55,7 @@ class Layout:
         has_seqlock: Whether the library of this layout itself guards memory with the counter (and not
             with the region lock).
         kinds: Numbers in a device's memory record: context, module, data, offset, total; or total alone.
+        is_full: Whether slots keep both the breakdown of memory and utilisation.
         sem_spares: Bytes in the header that are 0 in every region: the unused half of its semaphores.
         prefix: What a region of this layout begins with: magic and, where there are any, version words.
         slot_structs: Unpack a slot with one or with all 16 devices: pid, hostpid, `kinds` numbers a
@@ -91,6 +89,7 @@ class Layout:
     sem_postinit: int | None = None
     lengthened_tails: tuple[tuple[int, int], ...] = ()
     kinds: int = field(init=False, repr=False, compare=False)
+    is_full: bool = field(init=False, repr=False, compare=False)
     sem_spares: tuple[int, ...] = field(init=False, repr=False, compare=False)
     prefix: bytes = field(init=False, repr=False, compare=False)
     header_struct: Struct = field(init=False, repr=False, compare=False)
@@ -101,6 +100,7 @@ class Layout:
     def __post_init__(self) -> None:
         derive = object.__setattr__
         derive(self, "kinds", 1 if self.record_stride == 8 else 5)
+        derive(self, "is_full", self.kinds == 5 and self.util is not None)
         semaphores = [at for at in (self.sem, self.sem_postinit) if at is not None and at < self.procs]
         derive(self, "sem_spares", tuple(at + SEM_SPARE for at in semaphores))
         # Unversioned layouts keep other fields in the place of the version words.

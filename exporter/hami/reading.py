@@ -4,7 +4,9 @@ Invariants: every byte is read before it is decoded and within bounds; the effor
 bounded (20 pauses, some 17 ms), whatever a tenant writes into it; memory of a slot counts as consistent
 only after two looks in a row agreed on pid, counter and memory with the counter even. That is the
 seqlock protocol of `reference/hami-core-cache-format.md` section 3 (no complete write fits between two
-equal counters), and it serves the layouts without a counter as well.
+equal counters), and it serves the layouts without a counter as well. proc_num is read between the two
+looks at the table: slots that held still around it are a true picture of that instant, and a process
+that comes or moves shows as a slot that did not.
 
 Live files and unpacked fixtures share this module: both are a `Pread`.
 """
@@ -20,7 +22,6 @@ from exporter.hami.layouts import (
     BY_FILE_SIZE,
     MAGIC,
     PREFIX,
-    PROC_NUM,
     SLOTS,
     V1_1_2008952,
     Layout,
@@ -37,6 +38,8 @@ PAUSES: Final = 20
 FIRST_PAUSE_S: Final = 0.00005
 LONGEST_PAUSE_S: Final = 0.001
 TABLE_LOOKS: Final = 4
+FIRST_SLOTS: Final = 4
+"""Slots in the first look at an unknown region; more processes cost one look more."""
 PART_LOOKS: Final = 3
 
 _LENGTHENED: Final = "an older file that a newer library lengthened: recreate the pod"
@@ -54,7 +57,7 @@ def read_region(
         pread: Reads from the file.
         size: Size of the file in bytes.
         name: The file's name for messages.
-        pause: Waits between looks at a slot that is being written.
+        pause: Waits between looks at what is being written.
         previous: The last reading of the same file. A counter that stood odd at the same value then
             was left by a killed process; it is not waited for again.
 
@@ -62,20 +65,95 @@ def read_region(
         CacheContentError: The bytes are no region of a known layout.
     """
     if size < PREFIX.size:
+        shown = printable(name)
         return NotReady(
-            "too_short", f"{printable(name)}: {size} bytes; its creator has not extended it yet, look again"
+            "too_short", f"{shown}: {size} bytes; its creator has not extended it yet, look again"
         )
     candidates = BY_FILE_SIZE.get(size)
     if candidates is None:
         known = ", ".join(str(each) for each in sorted(BY_FILE_SIZE))
-        raise CacheContentError(
-            "unknown_size", f"{printable(name)}: {size} bytes is no known size (known: {known})"
-        )
-    return _Reader(pread, candidates[0], name, pause, previous).read(candidates)
+        raise _refused(name, "unknown_size", f"{size} bytes is no known size (known: {known})")
+    layout = candidates[0]
+    procs, stride, tail_struct = layout.procs, layout.slot_stride, layout.tail_struct
+    seen = FIRST_SLOTS if previous is None else previous.proc_num
+    for _ in range(TABLE_LOOKS):
+        earlier, tail = pread(procs + seen * stride, 0), pread(tail_struct.size, layout.tail)
+        if len(tail) != tail_struct.size:
+            raise _refused(name, "truncated", "shortened while it was read")
+        words = tail_struct.unpack(tail)
+        process_count = words[0]
+        if not 0 <= process_count <= SLOTS:
+            process_count = 0 if process_count < 0 else SLOTS
+        head_bytes = procs + process_count * stride
+        head = pread(head_bytes, 0)
+        if process_count <= seen:
+            break
+        seen = process_count
+    if len(head) != head_bytes:
+        raise _refused(name, "truncated", "shortened while it was read")
+    for layout in candidates:
+        if head.startswith(layout.prefix):
+            break
+    else:
+        return _unidentified(name, head)
+    _refuse_misfit(pread, layout, head, words, name)
+    held_still = earlier.startswith(head)
+    slots = []
+    offset, is_sound = procs, True
+    for slot in range(process_count):
+        found = decode_slot(layout, head, offset, slot, held_still)
+        slots.append(found)
+        is_sound = is_sound and not found.quality
+        offset += stride
+    if not is_sound:
+        settling = _Settling(pread, layout, name, pause, previous)
+        slots = [settling.settled(earlier, head, slot.slot) if slot.quality else slot for slot in slots]
+    return decode_region(layout, head, words, slots)
 
 
-class _Reader:
-    """One reading of one region: the looks, and the patience that they share."""
+def _unidentified(name: str, head: bytes) -> NotReady:
+    """What it is, if no region of a layout of its size; raises unless it is just not ready yet."""
+    magic, major, minor = PREFIX.unpack_from(head)
+    if magic == 0:
+        return NotReady("no_magic", f"{printable(name)}: not initialised yet (magic 0), look again")
+    if magic != MAGIC:
+        why = f"int32 at 0 is {magic}, a region has {MAGIC}; not HAMi-core's file"
+        raise _refused(name, "foreign_magic", why)
+    why = f"version words {major}.{minor} at 4 do not fit its size; {_LENGTHENED}"
+    raise _refused(name, "header_mismatch", why)
+
+
+def _refuse_misfit(pread: Pread, layout: Layout, head: bytes, tail: tuple[int, ...], name: str) -> None:
+    """Refuse another layout's file that was lengthened or shortened to the size of this one.
+
+    A newer library lengthens an older file without converting it: its magic is already right.
+    """
+    found = None
+    for spare in layout.sem_spares:
+        if not head.startswith(_SEM_SPARE, spare):
+            found = spare
+    if layout.lengthened_tails:
+        for offset, slot in layout.lengthened_tails:
+            if tail[0] <= slot and any(pread(16, offset)):
+                found = offset
+    if layout.version is None and not any(tail):
+        # No region begins with a tail of zeros, and a slot that a process left keeps its status.
+        first = pread(layout.slot_stride, layout.procs)
+        if any(first[:4]) and not any(first[layout.status : layout.status + 4]):
+            found = layout.tail
+    if layout is V1_1_2008952 and head.startswith(_FOREIGN_SEM, layout.uuids):
+        found = layout.uuids
+    if found is not None:
+        why = f"bytes at {found} are not those of {layout.name}; {_LENGTHENED}"
+        raise _refused(name, "header_mismatch", why)
+
+
+def _refused(name: str, reason: str, why: str) -> CacheContentError:
+    return CacheContentError(reason, f"{printable(name)}: {why}")
+
+
+class _Settling:
+    """Looks at doubtful slots of one region until they hold still, with one patience for all."""
 
     __slots__ = ("layout", "name", "next_pause_s", "pause", "pauses_left", "pread", "previous")
 
@@ -90,86 +168,16 @@ class _Reader:
         self.pauses_left = PAUSES
         self.next_pause_s = FIRST_PAUSE_S
 
-    def read(self, candidates: tuple[Layout, ...]) -> Region | NotReady:
-        layout, pread = self.layout, self.pread
-        tail_at, tail_bytes = layout.tail, layout.tail_struct.size
-        tail = self._whole(pread(tail_bytes, tail_at), tail_bytes, tail_at)
-        for _ in range(TABLE_LOOKS):
-            before = tail
-            process_count = PROC_NUM.unpack_from(tail)[0]
-            if not 0 <= process_count <= SLOTS:
-                process_count = min(max(process_count, 0), SLOTS)
-            head_bytes = layout.procs + process_count * layout.slot_stride
-            earlier, head, tail = pread(head_bytes, 0), pread(head_bytes, 0), pread(tail_bytes, tail_at)
-            if len(earlier) + len(head) + len(tail) != 2 * head_bytes + tail_bytes:
-                raise self._shortened(head_bytes, 0)
-            if tail[: PROC_NUM.size] == before[: PROC_NUM.size] or not self._waited():
-                break
-        for candidate in candidates:
-            if head.startswith(candidate.prefix):
-                self.layout = candidate
-                break
-        else:
-            return self._unidentified(head)
-        self._refuse_misfit(head, tail, process_count)
-        layout, stride, held_still = self.layout, layout.slot_stride, earlier == head
-        slots = [
-            decode_slot(layout, head, offset, slot, held_still)
-            for slot, offset in enumerate(range(layout.procs, head_bytes, stride))
-        ]
-        for found in [slot for slot in slots if slot.quality]:
-            slots[found.slot] = self._settled(earlier, head, found.slot)
-        return decode_region(layout, head, before, tail, slots)
-
-    def _unidentified(self, head: bytes) -> NotReady:
-        """What it is, if not a region of a layout of this size; raises unless it is not ready yet."""
-        magic, major, minor = PREFIX.unpack_from(head)
-        if magic == 0:
-            return NotReady("no_magic", f"{printable(self.name)}: not initialised yet (magic 0), look again")
-        if magic != MAGIC:
-            raise self._refused(
-                "foreign_magic", f"int32 at 0 is {magic}, a region has {MAGIC}; not HAMi-core's file"
-            )
-        raise self._refused(
-            "header_mismatch", f"version words {major}.{minor} at 4 do not fit its size; {_LENGTHENED}"
-        )
-
-    def _refuse_misfit(self, head: bytes, tail: bytes, process_count: int) -> None:
-        """Refuse another layout's file that was lengthened or shortened to the size of this one.
-
-        A newer library lengthens an older file without converting it: its magic is already right.
-        """
-        layout = self.layout
-        found = None
-        for spare in layout.sem_spares:
-            if not head.startswith(_SEM_SPARE, spare):
-                found = spare
-        if layout.lengthened_tails:
-            for offset, slot in layout.lengthened_tails:
-                if process_count <= slot and any(self._whole(self.pread(16, offset), 16, offset)):
-                    found = offset
-        if layout.version is None and not any(tail):
-            # No file begins with a tail of zeros, and a slot that a process left keeps its status.
-            first = self._whole(
-                self.pread(layout.slot_stride, layout.procs), layout.slot_stride, layout.procs
-            )
-            if any(first[:4]) and not any(first[layout.status : layout.status + 4]):
-                found = layout.tail
-        if layout is V1_1_2008952 and head.startswith(_FOREIGN_SEM, layout.uuids):
-            found = layout.uuids
-        if found is not None:
-            raise self._refused(
-                "header_mismatch", f"bytes at {found} are not those of {layout.name}; {_LENGTHENED}"
-            )
-
-    def _settled(self, earlier: bytes, head: bytes, slot: int) -> Slot:
+    def settled(self, earlier: bytes, head: bytes, slot: int) -> Slot:
         """Slot `slot` of two looks at the whole table, looked at until it holds still or patience ends."""
         layout, stride = self.layout, self.layout.slot_stride
         offset = layout.procs + slot * stride
         found = decode_slot(layout, head, offset, slot, same_memory(layout, earlier, offset, head, offset))
         looks, last, base = 0, head, offset
         while not self._is_settled(found, looks) and self._waited():
-            look = self._whole(self.pread(stride, offset), stride, offset)
+            look = self.pread(stride, offset)
+            if len(look) != stride:
+                raise _refused(self.name, "truncated", f"shortened while slot {slot} was read")
             found = decode_slot(layout, look, 0, slot, same_memory(layout, last, base, look, 0))
             looks, last, base = looks + 1, look, 0
         return found
@@ -203,15 +211,3 @@ class _Reader:
         self.pause(self.next_pause_s)
         self.next_pause_s = min(self.next_pause_s * 2, LONGEST_PAUSE_S)
         return True
-
-    def _whole(self, data: bytes, length: int, offset: int) -> bytes:
-        """`data`, if it is as long as was asked for."""
-        if len(data) == length:
-            return data
-        raise self._shortened(length, offset)
-
-    def _shortened(self, length: int, offset: int) -> CacheContentError:
-        return self._refused("truncated", f"shortened while it was read ({length} bytes at {offset})")
-
-    def _refused(self, reason: str, why: str) -> CacheContentError:
-        return CacheContentError(reason, f"{printable(self.name)}: {why}")

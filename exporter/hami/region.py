@@ -24,7 +24,6 @@ class Quality(StrEnum):
     PROCESS_COUNT_CLAMPED = "process_count_clamped"
     SLOT_INCONSISTENT = "slot_inconsistent"
     STATUS_UNKNOWN = "status_unknown"
-    TABLE_MOVING = "table_moving"
     UUID_INVALID = "uuid_invalid"
 
 
