@@ -29,6 +29,7 @@ Reason: TypeAlias = Literal[
     "unmapped",
     "no_entry",
     "other_node",
+    "too_many",
 ]
 """Why: the `reason` label of `annotation_errors_total`."""
 
@@ -45,6 +46,7 @@ REASONS_OF: Mapping[Kind, tuple[Reason, ...]] = {
         "bad_mig",
         "unmapped",
         "no_entry",
+        "too_many",
     ),
     "pod-keys": ("bad_time", "bad_value", "other_node"),
     "node-register": (

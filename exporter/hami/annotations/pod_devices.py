@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import islice
 
 from exporter.hami.annotations.flaw import Flaw, Kind, flaw
 from exporter.hami.annotations.scalars import is_id, is_text, whole
@@ -22,7 +23,11 @@ from exporter.hami.annotations.scalars import is_id, is_text, whole
 KIND: Kind = "pod-devices"
 
 _MIG_SUFFIX = re.compile(r"(?P<uuid>[^\[\]]+)\[(?P<template>[0-9]{1,4})-(?P<slot>[0-9]{1,4})\]", re.ASCII)
+_SEGMENT_END = re.compile("[:;]")
 _FIELDS = 4
+
+MAX_SEGMENTS = 1_000
+"""Far above any node's cards times a pod's containers; whoever may write a pod may write 256 KiB of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +100,23 @@ class PodDevices:
 
 def parse_pod_devices(text: str) -> PodDevices:
     """Read an allocation annotation; never raises."""
-    items = text.strip().split(";")
+    errors: list[Flaw] = []
+    items = _bounded(text.strip(), errors).split(";")
     if not items[-1].strip():
         items.pop()  # the terminator's empty rest; further empty items are real, empty entries
-    errors: list[Flaw] = []
     entries = tuple(_entry(position, item, errors) for position, item in enumerate(items))
     return PodDevices(entries, tuple(errors))
+
+
+def _bounded(text: str, errors: list[Flaw]) -> str:
+    """The text up to the most segments that are read."""
+    ends = _SEGMENT_END.finditer(text)
+    last = next(islice(ends, MAX_SEGMENTS - 1, None), None)
+    if last is None or last.end() == len(text):
+        return text
+    detail = f"there are more than {MAX_SEGMENTS} entries and devices; the rest is not read"
+    errors.append(flaw(KIND, text[last.end() :], "too_many", detail))
+    return text[: last.end()]
 
 
 def _entry(position: int, item: str, errors: list[Flaw]) -> Entry:

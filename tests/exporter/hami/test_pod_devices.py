@@ -115,6 +115,14 @@ def test_a_control_character_in_a_uuid_is_an_error() -> None:
     assert [error.reason for error in parse_pod_devices("GPU\ud800,NVIDIA,1,0:;").errors] == ["bad_uuid"]
 
 
+def test_a_flood_of_devices_is_read_up_to_a_bound_and_reported() -> None:
+    parsed = parse_pod_devices("GPU-a,NVIDIA,1,0:" * 15_000 + ";")
+    assert len(parsed.entries[0].devices) == 1_000
+    assert [error.reason for error in parsed.errors] == ["too_many"]
+    at_the_bound = parse_pod_devices("GPU-a,NVIDIA,1,0:" * 999 + ";")
+    assert (len(at_the_bound.entries[0].devices), at_the_bound.errors) == (999, ())
+
+
 pieces = st.sampled_from(
     ["GPU-a", ",", ":", ";", "[", "]", "-", "NVIDIA", "0", "1", " ", "x", "\x00", "\ud800"]
 )
