@@ -9,14 +9,20 @@ from collections.abc import Sequence
 
 from fastapi import APIRouter, FastAPI
 
-from accounting.api import facts, health, problems
+from accounting.api import books, facts, health, problems, reports, statements
 from accounting.api.dependencies import Clock, Service
 from accounting.api.metrics import ServiceMetrics
 from accounting.settings import Settings
 from accounting.store.database import Database
 from contract.version import VERSION
 
-ROUTERS: Sequence[APIRouter] = (health.router, facts.router)
+ROUTERS: Sequence[APIRouter] = (
+    health.router,
+    facts.router,
+    statements.router,
+    reports.router,
+    books.router,
+)
 """Every router of the API."""
 
 

@@ -42,4 +42,4 @@ def verify(
 ) -> Response:
     """Check a month of every account; `holds` says whether anything failed."""
     with service.database.reading() as session:
-        return answer(verified_document(verify_period(session, period, grace_ms=service.settings.grace_ms)))
+        return answer(verified_document(verify_period(session, period)))

@@ -26,8 +26,7 @@ def answer(document: Document) -> Response:
 def usage(service: InService, viewer: Reader, window: Window) -> Response:
     """What slices held and used in a window, one row a slice."""
     with service.database.reading() as session:
-        report = report_usage(session, viewer, window, grace_ms=service.settings.grace_ms)
-    return answer(usage_document(report))
+        return answer(usage_document(report_usage(session, viewer, window)))
 
 
 @router.get("/costs")

@@ -57,7 +57,7 @@ def _devices(session: Session, cluster: str, node_uid: str) -> Sequence[str]:
 
 
 def _reaching_back(session: Session, cluster: str, window: Window) -> Window:
-    """Back to the first hold on the device, if no earlier report says how large it is."""
+    """Back to the first hold on the device, or report of it, if no earlier one says how large it is."""
     here = (PresenceReport.cluster == cluster, PresenceReport.node_uid == window.node_uid)
     earlier = session.scalar(
         select(PresenceReport.from_ms)
@@ -78,4 +78,10 @@ def _reaching_back(session: Session, cluster: str, window: Window) -> Window:
             AllocationReport.device_uuid == window.device_uuid,
         )
     )
-    return replace(window, from_ms=min(window.from_ms, first_bind_ms or window.from_ms))
+    first_report_ms = session.scalar(
+        select(func.min(PresenceReport.from_ms)).where(
+            *here, PresenceReport.device_uuid == window.device_uuid
+        )
+    )
+    starts = (at_ms for at_ms in (first_bind_ms, first_report_ms) if at_ms is not None)
+    return replace(window, from_ms=min(window.from_ms, *starts))

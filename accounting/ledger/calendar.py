@@ -115,6 +115,11 @@ def at_text(at_ms: int) -> str:
     return text.replace("+00:00", "Z")
 
 
+def local_text(at_ms: int, zone_name: str) -> str:
+    """An instant on a zone's clock, to the minute, with its offset."""
+    return (_EPOCH + at_ms * _ONE_MS).astimezone(zone(zone_name)).strftime("%Y-%m-%d %H:%M %Z")
+
+
 def parse_instant(text: str) -> int:
     """Read an RFC 3339 instant as Unix milliseconds.
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
+from accounting.ledger.pricing import plain_model
 from contract.facts import (
     AllocationFact,
     ContainerKind,
@@ -108,7 +109,7 @@ def merge_allocation(facts: Iterable[AllocationFact]) -> MergedAllocation:
         namespace=first.namespace,
         pod=first.pod,
         vendor=first.vendor,
-        model=next((fact.model for fact in reports if fact.model), ""),
+        model=plain_model(next((fact.model for fact in reports if fact.model), "")),
         mem_mib=first.mem_mib,
         core_percent=first.core_percent,
         mig=first.mig,

@@ -22,8 +22,13 @@ def find_account(session: Session, code: str) -> BillingAccount:
     """
     account = session.get(BillingAccount, code)
     if account is None:
-        raise NotFoundError(f'no account "{code}"; list them with: slicemeter accounting account list')
+        raise no_account(code)
     return account
+
+
+def no_account(code: str) -> NotFoundError:
+    """The answer for an account that is not there, or that the asker may not see."""
+    return NotFoundError(f'no account "{code}"; list them with: slicemeter accounting account list')
 
 
 def find_period(session: Session, account: BillingAccount, month: Month) -> BillingPeriod | None:

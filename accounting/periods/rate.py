@@ -58,7 +58,7 @@ def rate(database: Database, *, as_of_ms: int, grace_ms: int) -> Rated:
         as_of_ms: Now; open holds reach up to here.
         grace_ms: How long a slice is held after its latest confirmation when nobody saw it end.
     """
-    due = _begin(database, as_of_ms)
+    due = _begin(database, as_of_ms, grace_ms)
     days = lines = 0
     unknown: list[DeviceKey] = []
     for key in due:
@@ -71,16 +71,17 @@ def rate(database: Database, *, as_of_ms: int, grace_ms: int) -> Rated:
     return Rated(as_of_ms, days, lines, tuple(unknown))
 
 
-def _begin(database: Database, as_of_ms: int) -> list[DeviceKey]:
+def _begin(database: Database, as_of_ms: int, grace_ms: int) -> list[DeviceKey]:
     """Move the books' instant; whatever depends on it is due from here on, also if we crash next."""
     with database.writing() as session:
         session.execute(update(RatingMark).where(RatingMark.ingest_seq == RATED).values(ingest_seq=DUE))
         counter = session.get(IngestCounter, 1)
         state = session.get(RatingState, 1)
         if state is None:
-            state = RatingState(id=1, rated_as_of_ms=as_of_ms, rated_seq=0)
+            state = RatingState(id=1, rated_as_of_ms=as_of_ms, grace_ms=grace_ms, rated_seq=0)
             session.add(state)
         state.rated_as_of_ms = as_of_ms
+        state.grace_ms = grace_ms
         state.rated_seq = 0 if counter is None else counter.last_seq
         marked = select(RatingMark.cluster, RatingMark.node_uid, RatingMark.device_uuid).distinct()
         return sorted(

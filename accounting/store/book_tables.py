@@ -251,5 +251,7 @@ class RatingState(Base):
 
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     rated_as_of_ms: Mapped[Ms]
+    grace_ms: Mapped[int]
+    """The grace it was rated with; whoever computes it again takes the same."""
     rated_seq: Mapped[int]
     """The ingest number up to which facts are in."""

@@ -294,6 +294,7 @@ def upgrade() -> None:
         "rating_state",
         sa.Column("id", LONG, autoincrement=False, nullable=False),
         sa.Column("rated_as_of_ms", UNIX_MS, nullable=False),
+        sa.Column("grace_ms", LONG, nullable=False),
         sa.Column("rated_seq", LONG, nullable=False),
         sa.CheckConstraint("id = 1", name=op.f("ck_rating_state_one_row")),
         sa.PrimaryKeyConstraint("id", name="pk_rating_state"),

@@ -15,6 +15,7 @@ from typing import NoReturn
 
 import msgspec
 
+from accounting.settings import Settings
 from accounting.store.database import DEFAULT_URL, Database
 from accounting.store.migrate import require_current
 
@@ -44,6 +45,18 @@ def add_database_option(target: argparse.ArgumentParser) -> None:
         metavar="URL",
         default=os.environ.get(DATABASE_VARIABLE) or DEFAULT_URL,
         help=f"where the books are; default: {DATABASE_VARIABLE}, else {DEFAULT_URL}",
+    )
+
+
+def add_grace_option(target: argparse.ArgumentParser) -> None:
+    """Add `--grace-seconds`, which must be that of the service."""
+    target.add_argument(
+        "--grace-seconds",
+        metavar="SECONDS",
+        type=float,
+        default=Settings().grace_ms / 1000,
+        help="as given to serve: how long a slice is held after its latest confirmation when nobody saw it "
+        "end; default: %(default)g",
     )
 
 

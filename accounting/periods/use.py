@@ -1,0 +1,188 @@
+"""What was measured on slices, merged over epochs and cut to days: shown beside the ledger, never billed.
+
+Invariant: a slice without a usage source has no use (None), which is not a use of 0. An hour that
+straddles a window's edge is divided by the time its epochs cover.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+import msgspec
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from accounting.facts import kinds
+from accounting.ledger.intervals import Interval
+from accounting.ledger.merge import ContainerHour, merge_container_hour, take_epochs
+from accounting.store.models import UnallocatedFact, UsageFact
+from contract.apportion import apportion
+from contract.facts import SliceUsageFact, UnallocatedUseFact
+from contract.units import MS_PER_HOUR
+
+_IDS_PER_QUERY = 500
+_DIVIDED = (
+    "covered_ms",
+    "unknown_ms",
+    "sm_ppm_ms",
+    "sm_down_ppm_ms",
+    "mem_used_mib_ms",
+    "energy_active_mj",
+    "blocked_ms",
+    "over_limit_ms",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What was measured over some time; sums, and the largest peak."""
+
+    covered_ms: int
+    unknown_ms: int
+    sm_ppm_ms: int
+    mem_used_mib_ms: int
+    mem_peak_mib: int
+    energy_active_mj: int
+    blocked_ms: int
+    over_limit_ms: int
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnallocatedUse:
+    """Use by a pod that held no allocation on the device: listed, costs nothing."""
+
+    cluster: str
+    tenant_key: str
+    namespace: str
+    pod: str
+    container: str
+    device_uuid: str
+    use: Use
+
+
+def add_uses(uses: Iterable[Use | None]) -> Use | None:
+    """The sum of what was measured; None when nothing was."""
+    measured = [use for use in uses if use is not None]
+    if not measured:
+        return None
+    sources = {use.source for use in measured}
+    return Use(
+        covered_ms=sum(use.covered_ms for use in measured),
+        unknown_ms=sum(use.unknown_ms for use in measured),
+        sm_ppm_ms=sum(use.sm_ppm_ms for use in measured),
+        mem_used_mib_ms=sum(use.mem_used_mib_ms for use in measured),
+        mem_peak_mib=max(use.mem_peak_mib for use in measured),
+        energy_active_mj=sum(use.energy_active_mj for use in measured),
+        blocked_ms=sum(use.blocked_ms for use in measured),
+        over_limit_ms=sum(use.over_limit_ms for use in measured),
+        source="nvml" if "nvml" in sources else "cache" if "cache" in sources else "none",
+    )
+
+
+class SliceUses:
+    """The measured hours of some slices, read once, to be asked for windows."""
+
+    def __init__(self, session: Session, slices: Iterable[tuple[str, UUID]], window: Interval) -> None:
+        """Read the hours of slices, given as (cluster, allocation id), that touch a window."""
+        self._hours: dict[UUID, dict[int, list[SliceUsageFact]]] = defaultdict(lambda: defaultdict(list))
+        by_cluster: dict[str, set[UUID]] = defaultdict(set)
+        for cluster, allocation_id in slices:
+            by_cluster[cluster].add(allocation_id)
+        for cluster, ids in sorted(by_cluster.items()):
+            ordered = sorted(ids)
+            for start in range(0, len(ordered), _IDS_PER_QUERY):
+                self._read(session, cluster, ordered[start : start + _IDS_PER_QUERY], window)
+
+    def _read(self, session: Session, cluster: str, ids: Sequence[UUID], window: Interval) -> None:
+        table = kinds.SLICE_USAGE.table
+        names = [column.name for column in table.columns]
+        rows = session.execute(
+            select(table).where(
+                UsageFact.cluster == cluster,
+                UsageFact.hour_ms > window[0] - MS_PER_HOUR,
+                UsageFact.hour_ms < window[1],
+                UsageFact.allocation_id.in_(ids),
+            )
+        )
+        for row in rows:
+            values = dict(zip(names, row, strict=True))
+            fact = kinds.SLICE_USAGE.fact_of(values)
+            self._hours[values["allocation_id"]][fact.hour_ms].append(fact)
+
+    def of(self, allocation_id: UUID, window: Interval) -> Use | None:
+        """What a slice used in a window; None when nothing measured it there."""
+        hours = self._hours.get(allocation_id, {})
+        return add_uses(
+            _use(merge_container_hour(_cut(facts, window)))
+            for hour_ms, facts in sorted(hours.items())
+            if window[0] - MS_PER_HOUR < hour_ms < window[1] and _has_source(facts)
+        )
+
+
+def unallocated_uses(session: Session, clusters: Sequence[str], window: Interval) -> list[UnallocatedUse]:
+    """Use without an allocation in a window, per container and device."""
+    table = kinds.UNALLOCATED_USE.table
+    names = [column.name for column in table.columns]
+    rows = session.execute(
+        select(table).where(
+            UnallocatedFact.cluster.in_(clusters),
+            UnallocatedFact.hour_ms > window[0] - MS_PER_HOUR,
+            UnallocatedFact.hour_ms < window[1],
+        )
+    )
+    facts: dict[tuple[str, ...], dict[int, list[UnallocatedUseFact]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        fact = kinds.UNALLOCATED_USE.fact_of(dict(zip(names, row, strict=True)))
+        key = (fact.cluster, fact.pod_uid, fact.container, fact.device_uuid)
+        facts[key][fact.hour_ms].append(fact)
+    found = []
+    for _, hours in sorted(facts.items()):
+        use = add_uses(_use(merge_container_hour(_cut(hour, window))) for hour in hours.values())
+        latest = max(
+            (fact for hour in hours.values() for fact in hour), key=lambda fact: (fact.hour_ms, fact.to_ms)
+        )
+        if use is not None:
+            where = (latest.cluster, latest.tenant_key, latest.namespace, latest.pod)
+            found.append(UnallocatedUse(*where, latest.container, latest.device_uuid, use))
+    return found
+
+
+def _has_source(facts: Iterable[SliceUsageFact]) -> bool:
+    return any(fact.source != "none" or fact.covered_ms for fact in facts)
+
+
+def _cut(
+    facts: Sequence[SliceUsageFact] | Sequence[UnallocatedUseFact], window: Interval
+) -> list[SliceUsageFact | UnallocatedUseFact]:
+    """The epochs taken of an hour, each divided at the window's edges by time."""
+    taken, _ = take_epochs(list[SliceUsageFact | UnallocatedUseFact](facts))
+    cut = []
+    for fact in taken:
+        start, end = max(fact.from_ms, window[0]), min(fact.to_ms, window[1])
+        if start >= end:
+            continue
+        weights = [start - fact.from_ms, end - start, fact.to_ms - end]
+        if weights[0] or weights[2]:
+            parts = {name: apportion(getattr(fact, name), weights)[1] for name in _DIVIDED}
+            cut.append(msgspec.structs.replace(fact, from_ms=start, to_ms=end, **parts))
+        else:
+            cut.append(fact)
+    return cut
+
+
+def _use(hour: ContainerHour) -> Use:
+    return Use(
+        covered_ms=hour.covered_ms,
+        unknown_ms=hour.unknown_ms,
+        sm_ppm_ms=hour.sm_ppm_ms,
+        mem_used_mib_ms=hour.mem_used_mib_ms,
+        mem_peak_mib=hour.mem_peak_mib,
+        energy_active_mj=hour.energy_active_mj,
+        blocked_ms=hour.blocked_ms,
+        over_limit_ms=hour.over_limit_ms,
+        source=hour.source,
+    )

@@ -1,0 +1,107 @@
+"""Slices held in a window, merged from both witnesses, as of now."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import or_, select
+from sqlalchemy.orm import Session
+
+from accounting.access.viewer import Viewer
+from accounting.facts import kinds
+from accounting.ledger.calendar import at_text
+from accounting.ledger.intervals import Interval, overlaps
+from accounting.ledger.merge import Held, MergedAllocation, held, merge_allocation
+from accounting.reports.documents import Document, instant
+from accounting.store.models import AllocationReport, Cluster
+from accounting.tenants.tree import leaf_path, list_tenants
+from contract.facts import AllocationFact
+from contract.ids import SliceKey
+
+
+@dataclass(frozen=True, slots=True)
+class AllocationRow:
+    """A slice, when it is held, who says so, and whose it is."""
+
+    allocation: MergedAllocation
+    held: Held
+    witnesses: tuple[str, ...]
+    tenant: str
+
+
+def list_allocations(
+    session: Session, viewer: Viewer, window: Interval, *, as_of_ms: int, grace_ms: int
+) -> list[AllocationRow]:
+    """The slices of a viewer's tenants that are held in a window, by bind and key."""
+    accounts = {row.code: row.account for row in session.scalars(select(Cluster))}
+    tenants = {tenant.path for tenant in list_tenants(session, viewer)}
+    touched = (
+        select(AllocationReport.cluster, AllocationReport.allocation_id)
+        .where(
+            AllocationReport.bound_at_ms < window[1],
+            or_(
+                AllocationReport.ended_at_ms > window[0],
+                AllocationReport.confirmed_at_ms + grace_ms > window[0],
+            ),
+        )
+        .distinct()
+        .subquery()
+    )
+    table = kinds.ALLOCATION.table
+    statement = select(table).join(
+        touched,
+        (table.c.cluster == touched.c.cluster) & (table.c.allocation_id == touched.c.allocation_id),
+    )
+    names = [column.name for column in table.columns]
+    reports: dict[SliceKey, list[AllocationFact]] = defaultdict(list)
+    for row in session.execute(statement):
+        fact = kinds.ALLOCATION.fact_of(dict(zip(names, row, strict=True)))
+        reports[fact.slice_key].append(fact)
+    rows = []
+    for facts in reports.values():
+        merged = merge_allocation(facts)
+        tenant = leaf_path(accounts[merged.slice_key.cluster], merged.tenant_key)
+        when = held(merged, as_of_ms=as_of_ms, grace_ms=grace_ms)
+        if tenant in tenants and overlaps((when.from_ms, when.to_ms), window):
+            rows.append(AllocationRow(merged, when, tuple(sorted({f.witness for f in facts})), tenant))
+    rows.sort(key=lambda row: (row.allocation.bound_at_ms, row.allocation.slice_key))
+    return rows
+
+
+def allocations_document(rows: Sequence[AllocationRow], window: Interval) -> Document:
+    """The list as JSON; `ended_at` is null while the slice is held."""
+    return {
+        "from": at_text(window[0]),
+        "to": at_text(window[1]),
+        "rows": [_row(row) for row in rows],
+        "totals": {"allocations": len(rows), "open": sum(1 for row in rows if row.held.end == "open")},
+    }
+
+
+def _row(row: AllocationRow) -> Document:
+    one, when = row.allocation, row.held
+    return {
+        "id": str(one.slice_key.allocation_id),
+        "cluster": one.slice_key.cluster,
+        "namespace": one.namespace,
+        "pod": one.pod,
+        "pod_uid": one.slice_key.pod_uid,
+        "container": one.slice_key.container,
+        "container_kind": one.container_kind,
+        "node": one.node,
+        "device_uuid": one.slice_key.device_uuid,
+        "model": one.model,
+        "mem_mib": one.mem_mib,
+        "core_percent": one.core_percent,
+        "mig": one.mig,
+        "tenant": row.tenant,
+        "bound_at": at_text(one.bound_at_ms),
+        "started_at": instant(one.started_at_ms),
+        "ended_at": None if when.end == "open" else at_text(when.to_ms),
+        "end": when.end,
+        "end_reason": one.end_reason,
+        "confirmed_at": at_text(one.confirmed_at_ms),
+        "witnesses": list(row.witnesses),
+    }

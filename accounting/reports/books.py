@@ -1,0 +1,120 @@
+"""Tenants, prices, periods and what verify found, as JSON documents."""
+
+from __future__ import annotations
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from accounting.access.viewer import Viewer, tenant_is_visible
+from accounting.ledger.calendar import at_text, month_of
+from accounting.periods.months import list_periods
+from accounting.periods.verify import Verified
+from accounting.prices.book import list_versions
+from accounting.reports.documents import Document, instant, money
+from accounting.store.models import BillingAccount, LedgerLine, PriceVersion, Tenant
+from accounting.tenants.tree import list_tenants
+
+
+def tenants_document(session: Session, viewer: Viewer) -> Document:
+    """The tenants that a viewer may see."""
+    tenants = list_tenants(session, viewer)
+    return {
+        "rows": [
+            {
+                "path": tenant.path,
+                "code": tenant.code,
+                "kind": tenant.kind,
+                "account": tenant.account,
+                "unmapped": tenant.is_unmapped,
+                "first_seen_at": at_text(tenant.created_at_ms),
+            }
+            for tenant in tenants
+        ],
+        "totals": {"tenants": len(tenants)},
+    }
+
+
+def price_document(version: PriceVersion) -> Document:
+    """One version of a price."""
+    return {
+        "version": version.id,
+        "book": version.book,
+        "sku": version.sku,
+        "model": version.model or None,
+        "currency": version.currency,
+        "unit": version.unit,
+        "unit_price": money(version.unit_price),
+        "from": at_text(version.valid_from_ms),
+        "to": instant(version.valid_to_ms),
+        "recorded_at": at_text(version.recorded_at_ms),
+        "supersedes": version.supersedes_id,
+        "superseded_at": instant(version.superseded_at_ms),
+        "reason": version.reason,
+    }
+
+
+def prices_document(session: Session, viewer: Viewer) -> Document:
+    """Every version for an operator; for a tenant those that its own lines name."""
+    versions = list_versions(session)
+    if not viewer.sees_everything:
+        named = set(
+            session.scalars(
+                select(LedgerLine.price_version_id)
+                .join(Tenant, Tenant.id == LedgerLine.tenant_id)
+                .where(tenant_is_visible(viewer), LedgerLine.price_version_id.is_not(None))
+                .distinct()
+            )
+        )
+        versions = [version for version in versions if version.id in named]
+    return {
+        "rows": [price_document(version) for version in versions],
+        "totals": {"versions": len(versions)},
+    }
+
+
+def periods_document(session: Session, viewer: Viewer) -> Document:
+    """The periods of the accounts of a viewer's tenants."""
+    codes = {tenant.account for tenant in list_tenants(session, viewer)}
+    if viewer.sees_everything:
+        codes |= set(session.scalars(select(BillingAccount.code)))
+    accounts = {
+        account.code: account
+        for account in session.scalars(select(BillingAccount).where(BillingAccount.code.in_(codes)))
+    }
+    periods = list_periods(session, sorted(codes))
+    return {
+        "rows": [
+            {
+                "account": period.account,
+                "period": str(month_of(period.starts_at_ms, accounts[period.account].time_zone)),
+                "time_zone": accounts[period.account].time_zone,
+                "currency": accounts[period.account].currency,
+                "from": at_text(period.starts_at_ms),
+                "to": at_text(period.ends_at_ms),
+                "state": period.state,
+            }
+            for period in periods
+        ],
+        "totals": {"periods": len(periods)},
+    }
+
+
+def verified_document(verified: Verified) -> Document:
+    """What was checked and what failed."""
+    return {
+        "period": verified.period,
+        "holds": verified.holds,
+        "as_of": instant(verified.as_of_ms),
+        "checked": {
+            "device_hours": verified.device_hours,
+            "lines": verified.lines,
+            "statements": verified.statements,
+            "days_recomputed": verified.days_recomputed,
+        },
+        "findings": [
+            {"check": finding.check, "subject": finding.subject, "detail": finding.detail}
+            for finding in verified.findings
+        ],
+        "pending": list(verified.pending),
+        "unrated_models": list(verified.unrated_models),
+    }

@@ -1,0 +1,81 @@
+"""What was there, hour by hour: charged, idle, down. For operators: it speaks of whole cards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from accounting.ledger.calendar import at_text
+from accounting.ledger.intervals import Interval
+from accounting.periods.statement import Coverage, rated_as_of_ms
+from accounting.reports.documents import Document, coverage_document, instant
+from accounting.reports.usage import CardSums, card_sums_document
+from accounting.store.models import DeviceHour
+from contract.units import PPM
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityReport:
+    """The hours of every device that begin in a window."""
+
+    window: Interval
+    as_of_ms: int | None
+    rows: Sequence[DeviceHour]
+    sums: CardSums
+
+
+def report_capacity(session: Session, window: Interval, *, cluster: str | None = None) -> CapacityReport:
+    """Read the closing identities of a window."""
+    where = [DeviceHour.hour_ms >= window[0], DeviceHour.hour_ms < window[1]]
+    if cluster is not None:
+        where.append(DeviceHour.cluster == cluster)
+    order = (DeviceHour.cluster, DeviceHour.hour_ms, DeviceHour.node_uid, DeviceHour.device_uuid)
+    rows = session.scalars(select(DeviceHour).where(*where).order_by(*order)).all()
+    return CapacityReport(window, rated_as_of_ms(session), rows, sums_of_hours(rows))
+
+
+def sums_of_hours(rows: Sequence[DeviceHour]) -> CardSums:
+    """Added up in Python: a fleet's month does not fit into 64 bits."""
+    return CardSums(
+        present_ppm_ms=sum(row.present_ppm_ms for row in rows),
+        charged_ppm_ms=sum(row.charged_ppm_ms for row in rows),
+        idle_ppm_ms=sum(row.idle_ppm_ms for row in rows),
+        down_ppm_ms=sum(row.down_ppm_ms for row in rows),
+        confirmed_ms=sum(row.confirmed_ms for row in rows),
+    )
+
+
+def capacity_document(report: CapacityReport) -> Document:
+    """The report as JSON."""
+    sums = report.sums
+    unexplained = sums.present_ppm_ms - sums.charged_ppm_ms - sums.idle_ppm_ms - sums.down_ppm_ms
+    return {
+        "from": at_text(report.window[0]),
+        "to": at_text(report.window[1]),
+        "as_of": instant(report.as_of_ms),
+        "rows": [
+            {
+                "cluster": row.cluster,
+                "hour": at_text(row.hour_ms),
+                "node": row.node,
+                "node_uid": row.node_uid,
+                "device_uuid": row.device_uuid,
+                "model": row.model,
+                "present_ppm_ms": row.present_ppm_ms,
+                "charged_ppm_ms": row.charged_ppm_ms,
+                "idle_ppm_ms": row.idle_ppm_ms,
+                "down_ppm_ms": row.down_ppm_ms,
+                "confirmed_ms": row.confirmed_ms,
+            }
+            for row in report.rows
+        ],
+        "totals": card_sums_document(sums),
+        "reconciliation": {
+            **card_sums_document(sums),
+            "unexplained_ppm_ms": unexplained,
+            "coverage": coverage_document(Coverage(sums.confirmed_ms, sums.present_ppm_ms // PPM)),
+        },
+    }

@@ -1,0 +1,170 @@
+"""Reports as JSON documents: the API's answers and the commands' `--json`.
+
+Invariant: amounts are strings, instants RFC 3339 in UTC, quantities whole numbers with their unit in the
+name; every document carries its totals and a reconciliation.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TypeAlias
+
+import msgspec
+
+from accounting.ledger.calendar import at_text
+from accounting.ledger.rounding import card_hours
+from accounting.periods.statement import Coverage, Statement, StatementLine, Sums
+from accounting.periods.use import UnallocatedUse, Use
+
+Document: TypeAlias = dict[str, object]
+"""What is encoded to JSON, at once, at the boundary."""
+
+
+def encode(document: Document) -> bytes:
+    """A document as JSON, keys in the order in which they were built."""
+    return msgspec.json.encode(document)
+
+
+def money(amount: Decimal | None) -> str | None:
+    """An amount as a string without trailing zeros beyond its point."""
+    if amount is None:
+        return None
+    text = format(amount, "f")
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def shown(amount: Decimal | None) -> str | None:
+    """A rounded amount with all digits of its currency."""
+    return None if amount is None else format(amount, "f")
+
+
+def instant(at_ms: int | None) -> str | None:
+    """An instant in RFC 3339."""
+    return None if at_ms is None else at_text(at_ms)
+
+
+def use_document(use: Use | None) -> Document | None:
+    """What was measured; null: not measured."""
+    if use is None:
+        return None
+    return {
+        "source": use.source,
+        "covered_ms": use.covered_ms,
+        "unknown_ms": use.unknown_ms,
+        "sm_ppm_ms": use.sm_ppm_ms,
+        "mem_used_mib_ms": use.mem_used_mib_ms,
+        "mem_peak_mib": use.mem_peak_mib,
+        "energy_active_mj": use.energy_active_mj,
+        "blocked_ms": use.blocked_ms,
+        "over_limit_ms": use.over_limit_ms,
+    }
+
+
+def unallocated_document(one: UnallocatedUse) -> Document:
+    """Use without an allocation."""
+    return {
+        "cluster": one.cluster,
+        "tenant_key": one.tenant_key,
+        "namespace": one.namespace,
+        "pod": one.pod,
+        "container": one.container,
+        "device_uuid": one.device_uuid,
+        "use": use_document(one.use),
+    }
+
+
+def coverage_document(coverage: Coverage) -> Document:
+    """Confirmed of present device time."""
+    return {
+        "confirmed_ms": coverage.confirmed_ms,
+        "present_ms": coverage.present_ms,
+        "ratio": money(coverage.ratio),
+    }
+
+
+def sums_document(sums: Sums) -> Document:
+    """Quantities, exactly and in card-hours."""
+    return {
+        "own_ppm_ms": sums.own_ppm_ms,
+        "discount_ppm_ms": sums.discount_ppm_ms,
+        "charged_ppm_ms": sums.charged_ppm_ms,
+        "idle_ppm_ms": sums.idle_ppm_ms,
+        "held_not_running_ppm_ms": sums.held_not_running_ppm_ms,
+        "degraded_ppm_ms": sums.degraded_ppm_ms,
+        "own_card_hours": str(card_hours(sums.own_ppm_ms)),
+        "discount_card_hours": str(card_hours(sums.discount_ppm_ms)),
+        "charged_card_hours": str(card_hours(sums.charged_ppm_ms)),
+        "idle_card_hours": str(card_hours(sums.idle_ppm_ms)),
+    }
+
+
+def card_factor(line: StatementLine) -> Decimal | None:
+    """What over-booking left of the own share: charged of own."""
+    if not line.own_ppm_ms:
+        return None
+    return (Decimal(line.charged_ppm_ms) / Decimal(line.own_ppm_ms)).quantize(Decimal("0.000001"))
+
+
+def _line(line: StatementLine) -> Document:
+    return {
+        "tenant": line.tenant,
+        "day": line.day,
+        "kind": line.kind,
+        "sku": line.sku,
+        "cluster": line.cluster,
+        "node": line.node,
+        "device_uuid": line.device_uuid,
+        "model": line.model,
+        "namespace": line.namespace,
+        "pod": line.pod,
+        "container": line.container,
+        "resource_key": line.resource_key,
+        "from": at_text(line.charge_from_ms),
+        "to": at_text(line.charge_to_ms),
+        "own_ppm_ms": line.own_ppm_ms,
+        "discount_ppm_ms": line.discount_ppm_ms,
+        "charged_ppm_ms": line.charged_ppm_ms,
+        "own_card_hours": str(card_hours(line.own_ppm_ms)),
+        "discount_card_hours": str(card_hours(line.discount_ppm_ms)),
+        "charged_card_hours": str(card_hours(line.charged_ppm_ms)),
+        "card_factor": money(card_factor(line)),
+        "held_not_running_ppm_ms": line.held_not_running_ppm_ms,
+        "degraded_ppm_ms": line.degraded_ppm_ms,
+        "unit_price": money(line.unit_price),
+        "price_version": line.price_version,
+        "amount": money(line.amount),
+        "shown": shown(line.shown),
+        "use": use_document(line.use),
+    }
+
+
+def statement_document(statement: Statement) -> Document:
+    """A statement."""
+    return {
+        "account": statement.account,
+        "tenant": statement.tenant,
+        "period": statement.period,
+        "time_zone": statement.time_zone,
+        "from": at_text(statement.starts_at_ms),
+        "to": at_text(statement.ends_at_ms),
+        "state": statement.state,
+        "provisional": statement.is_provisional,
+        "as_of": instant(statement.as_of_ms),
+        "currency": statement.currency,
+        "lines": [_line(line) for line in statement.lines],
+        "rounding": shown(statement.rounding),
+        "total": shown(statement.total),
+        "amount": money(statement.amount),
+        "totals": sums_document(statement.sums),
+        "use": use_document(statement.use),
+        "unallocated_use": [unallocated_document(one) for one in statement.unallocated],
+        "reconciliation": {
+            "own_ppm_ms": statement.sums.own_ppm_ms,
+            "discount_ppm_ms": statement.sums.discount_ppm_ms,
+            "charged_ppm_ms": statement.sums.charged_ppm_ms,
+            "idle_ppm_ms": statement.sums.idle_ppm_ms,
+            "lines": len(statement.lines),
+            "unrated_models": list(statement.unrated_models),
+            "coverage": coverage_document(statement.coverage),
+        },
+    }

@@ -1,0 +1,50 @@
+"""A statement as one HTML file: no script, no address, readable on screen, in the dark and on paper."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import jinja2
+
+from accounting.periods.statement import Statement
+from accounting.reports import units
+
+
+@cache
+def environment() -> jinja2.Environment:
+    """The templates of this package; every value is escaped, an unknown name is an error."""
+    made = jinja2.Environment(
+        loader=jinja2.PackageLoader("accounting.reports"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {
+        "hours": units.hours,
+        "amount": units.amount_text,
+        "sm": units.sm_text,
+        "peak": units.peak_text,
+        "energy": units.energy_text,
+        "what": units.what,
+        "coverage": units.coverage_text,
+        "when": units.when,
+    }
+    return made
+
+
+def statement_html(statement: Statement) -> str:
+    """The statement as a page."""
+    return (
+        environment()
+        .get_template("statement.html")
+        .render(statement=statement, days=_by_day(statement), not_measured=units.NOT_MEASURED)
+    )
+
+
+def _by_day(statement: Statement) -> list[tuple[str, list[object]]]:
+    """Lines grouped by day, so that a page shows each day once."""
+    days: dict[str, list[object]] = {}
+    for line in statement.lines:
+        days.setdefault(line.day, []).append(line)
+    return list(days.items())

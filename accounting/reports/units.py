@@ -1,0 +1,74 @@
+"""How quantities and instants read for people; the exact figures stand in JSON and CSV."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from accounting.ledger.calendar import at_text, local_text
+from accounting.ledger.rounding import card_hours
+from accounting.periods.statement import Coverage, StatementLine
+from accounting.periods.use import Use
+from contract.units import MJ_PER_JOULE, PPM
+
+NOT_MEASURED = "not measured"
+JOULES_PER_KWH = 3_600_000
+
+
+def hours(quantity_ppm_ms: int) -> str:
+    """Card time in card-hours, to four digits."""
+    return f"{card_hours(quantity_ppm_ms, 4):,f}"
+
+
+def percent(ratio: Decimal | None) -> str:
+    """A ratio as per cent."""
+    return "–" if ratio is None else f"{ratio * 100:.2f} %"
+
+
+def coverage_text(coverage: Coverage) -> str:
+    """How much of the presence was confirmed."""
+    return percent(coverage.ratio)
+
+
+def amount_text(amount: Decimal | None) -> str:
+    """A rounded amount with thousands apart."""
+    return "–" if amount is None else f"{amount:,f}"
+
+
+def sm_text(use: Use | None) -> str:
+    """SM time, in hours of the whole card."""
+    return NOT_MEASURED if use is None else hours(use.sm_ppm_ms)
+
+
+def sm_ratio_text(use: Use | None) -> str:
+    """Mean SM use of the card while it was measured."""
+    if use is None or not use.covered_ms:
+        return NOT_MEASURED
+    return percent(Decimal(use.sm_ppm_ms) / Decimal(use.covered_ms * PPM))
+
+
+def peak_text(use: Use | None) -> str:
+    """The memory peak in MiB."""
+    return NOT_MEASURED if use is None else f"{use.mem_peak_mib:,} MiB"
+
+
+def energy_text(use: Use | None) -> str:
+    """The active energy in kWh."""
+    if use is None:
+        return NOT_MEASURED
+    kwh = Decimal(use.energy_active_mj) / Decimal(MJ_PER_JOULE * JOULES_PER_KWH)
+    return f"{kwh:,.4f} kWh"
+
+
+def what(line: StatementLine) -> str:
+    """What a line is for."""
+    return "idle capacity" if line.kind == "idle" else f"{line.namespace}/{line.pod} · {line.container}"
+
+
+def when(at_ms: int | None, time_zone: str) -> str:
+    """An instant on the clock of a zone."""
+    return "never" if at_ms is None else local_text(at_ms, time_zone)
+
+
+def exactly(at_ms: int | None) -> str:
+    """An instant for machines."""
+    return "" if at_ms is None else at_text(at_ms)

@@ -1,0 +1,43 @@
+"""`slicemeter accounting statement PERIOD --tenant T`: a tenant's month."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from accounting.access.viewer import COMMAND_LINE
+from accounting.errors import InvalidError
+from accounting.periods.statement import state_statement
+from accounting.reports.rendering import FORMATS, render_statement
+from slicemeter.accounting.options import opened, parser
+from slicemeter.accounting.windows import month_from
+
+
+def main(argv: Sequence[str]) -> int:
+    """Print a statement, or write it to a file."""
+    made = parser("statement", "A tenant's month, with all that lies below it.")
+    made.add_argument("period", help="a month, as 2026-10")
+    made.add_argument("--tenant", required=True, help="its path, or its code where only one tenant has it")
+    made.add_argument("--account", help="only for a tenant with lines in several accounts")
+    made.add_argument("--format", choices=FORMATS, default="table", help="default: %(default)s")
+    made.add_argument("--json", dest="format", action="store_const", const="json", help="as --format json")
+    made.add_argument("-o", "--output", type=Path, metavar="FILE", help="write there instead of printing")
+    arguments = made.parse_args(argv)
+    with opened(arguments) as database, database.reading() as session:
+        statement = state_statement(
+            session,
+            COMMAND_LINE,
+            month_from(arguments.period),
+            arguments.tenant,
+            account_code=arguments.account,
+        )
+    text = render_statement(statement, arguments.format)
+    if arguments.output is None:
+        print(text, end="" if text.endswith("\n") else "\n")
+        return 0
+    try:
+        arguments.output.write_bytes(text.encode())
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InvalidError(f"cannot write {arguments.output}: {reason}; name another with -o") from None
+    return 0

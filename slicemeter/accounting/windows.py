@@ -1,0 +1,66 @@
+"""The options that name a window of time, shared by the commands that report."""
+
+from __future__ import annotations
+
+import argparse
+import re
+
+from accounting.errors import InvalidError
+from accounting.ledger.calendar import (
+    CalendarError,
+    Month,
+    month_bounds_ms,
+    month_of,
+    parse_instant,
+    parse_month,
+)
+
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
+
+
+def instant_of(text: str) -> int:
+    """Read a day (its midnight in UTC) or an instant with its offset.
+
+    Raises:
+        InvalidError: It is neither.
+    """
+    try:
+        return parse_instant(f"{text}T00:00:00Z" if _DAY.fullmatch(text) else text)
+    except CalendarError as error:
+        raise InvalidError(f"{error}, or as a day in UTC, like 2026-10-01") from None
+
+
+def month_from(text: str) -> Month:
+    """Read a month.
+
+    Raises:
+        InvalidError: It is none.
+    """
+    try:
+        return parse_month(text)
+    except CalendarError as error:
+        raise InvalidError(str(error)) from None
+
+
+def add_window_options(target: argparse.ArgumentParser) -> None:
+    """Add `--from` and `--to`."""
+    target.add_argument(
+        "--from", dest="from_", metavar="WHEN", help="a day or instant; default: the month's begin, UTC"
+    )
+    target.add_argument("--to", metavar="WHEN", help="the first instant after the window; default: now")
+
+
+def window_of(arguments: argparse.Namespace, now_ms: int) -> tuple[int, int]:
+    """The window that was asked for.
+
+    Raises:
+        InvalidError: It is none.
+    """
+    ends = now_ms if arguments.to is None else instant_of(arguments.to)
+    if arguments.from_ is None:
+        begins = month_bounds_ms(month_of(ends, "UTC"), "UTC")[0]
+    else:
+        begins = instant_of(arguments.from_)
+    if begins > ends:
+        raise InvalidError("--from lies after --to; swap them")
+    return begins, ends
