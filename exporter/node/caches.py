@@ -81,7 +81,7 @@ class CacheReader:
         """Read everything.
 
         Args:
-            looks: How often SM figures are read; 1 = only with the rest.
+            looks: How often SM figures are read; 0 = nobody needs them.
             wait: Waits the given seconds between looks.
         """
         known: dict[str, tuple[FileIdentity, Region]] = {}

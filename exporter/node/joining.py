@@ -137,13 +137,15 @@ def _by_container(sources: Sources, held: Mapping[Place, object]) -> dict[Place,
     for directory in sources.survey.directories:
         if directory.pod_uid in sources.sight.records:
             of_pod[PodUid(directory.pod_uid)].append(directory)
+    holders: defaultdict[PodUid, list[str]] = defaultdict(list)
+    for uid, container in held:
+        holders[uid].append(container)
     found: defaultdict[Place, list[DirectoryReading]] = defaultdict(list)
     for uid, directories in of_pod.items():
         record = sources.sight.records[uid]
-        holders = [container for pod_uid, container in held if pod_uid == uid]
         siblings = {directory.container for directory in directories}
         for directory in directories:
-            found[uid, _container(record, directory.container, siblings, holders)].append(directory)
+            found[uid, _container(record, directory.container, siblings, holders[uid])].append(directory)
     return dict(found)
 
 

@@ -102,7 +102,7 @@ class Sampler:
         """
         parts = self._parts
         with self._timed("cache"):
-            survey = parts.caches.survey(looks=LOOKS if self._wants_looks else 1, wait=wait)
+            survey = parts.caches.survey(looks=LOOKS if self._wants_looks else 0, wait=wait)
         now = parts.clock()
         with self._timed(parts.devices.name):
             look = parts.devices.look(now, self._owned())

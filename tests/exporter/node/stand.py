@@ -42,6 +42,7 @@ class Card:
         self.memory: dict[int, int] = {}
         self.shares: dict[int, int] = {}
         self.is_down = False
+        self.has_samples = True
         self.opened = 0
         self.closed = 0
         self.reads = 0
@@ -75,8 +76,10 @@ class Card:
                 processes=tuple(ProcessMemory(pid, size) for pid, size in self.memory.items()),
                 utilization=tuple(
                     UtilizationSample(pid, now_us, share) for pid, share in self.shares.items() if share
-                ),
-                busy=(BusySample(now_us, min(100, sum(self.shares.values()))),),
+                )
+                if self.has_samples
+                else None,
+                busy=(BusySample(now_us, min(100, sum(self.shares.values()))),) if self.has_samples else None,
                 energy_mj=time.monotonic_ns() // 1_000_000 * 40,
                 power_mw=40_000,
                 power_limit_mw=70_000,

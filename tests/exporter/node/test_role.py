@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
+from collections.abc import Callable
 
 import pytest
 
+from exporter.node import role
 from exporter.node.role import run
 from tests.exporter.node.stand import CARD, MIB, NODE, Page, Stand, pod
 
@@ -233,3 +236,75 @@ def test_a_port_in_use_ends_the_start_with_one_line(stand: Stand, capsys: pytest
     second = dataclasses.replace(stand.settings(), state_file=stand.folder / "other.db")
     assert run(second, stand.card, stop=stand._stop) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_source_that_hangs_leaves_a_page_that_says_how_old_it_is_and_shows_no_figures(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(role, "STALE_AFTER_S", 1.0)
+    stand.double.create("Pod", pod("job"))
+    stand.start()
+    stand.wait_for(lambda page: bool(page.find("slice_info")))
+    stand.card.hang.set()
+    page = stand.wait_for(lambda page: not page.find("slice_info") and bool(page.find("build_info")))
+    assert page.find("device_memory_total_bytes") == []
+    assert page.one("collector_success", collector="nvml") == 0
+    assert stand.wait_for(lambda page: bool(page.samples)).one("snapshot_timestamp_seconds") == page.one(
+        "snapshot_timestamp_seconds"
+    )
+    status, body = stand.get("/readyz")
+    assert status == 503
+    assert "a source hangs" in body
+    stand.card.hang.clear()
+    stand.card.release.set()
+    stand.wait_for(lambda page: bool(page.find("slice_info")))
+    stand.wait_ready()
+
+
+def test_with_the_api_server_away_no_slice_disappears_and_the_view_says_how_old_it_is(stand: Stand) -> None:
+    stand.double.create("Pod", pod("job"))
+    stand.start()
+    before = stand.wait_for(lambda page: bool(page.find("slice_info")))
+    stand.double.stop()
+    page = stand.wait_for(lambda page: page.one("collector_success", collector="pods") == 0)
+    later = stand.wait_for(
+        lambda later: (
+            (later.one("snapshot_timestamp_seconds") or 0) > (page.one("snapshot_timestamp_seconds") or 0)
+        )
+    )
+    assert later.find("slice_info") == [1.0]
+    assert later.one("kube_view_timestamp_seconds") == page.one("kube_view_timestamp_seconds")
+    assert (page.one("kube_view_timestamp_seconds") or 0) >= (before.one("kube_view_timestamp_seconds") or 0)
+    stand.double.start()
+    stand.wait_for(lambda page: page.one("collector_success", collector="pods") == 1)
+
+
+def test_a_card_without_process_samples_is_metered_from_the_cache(stand: Stand) -> None:
+    stand.card.has_samples = False
+    stand.double.create("Pod", pod("job"))
+    with stand.region("job") as region:
+        slot = region.attach(7, 100)
+        slot.set_monitorused(0, MIB)
+        slot.set_sm(0, 40)
+        stand.card.memory = {100: MIB}
+        stand.start()
+        page = stand.wait_for(lambda page: (page.one("slice_sm_seconds_total", **SLICE) or 0) > 0)
+        assert page.one("slice_sm_utilization_ratio", source="cache", **SLICE) == 0.4
+        assert page.one("slice_sm_utilization_ratio", source="nvml", **SLICE) is None
+
+
+@pytest.mark.promtool
+def test_promtool_finds_nothing_on_the_page(stand: Stand, need_tool: Callable[[str, str], str]) -> None:
+    promtool = need_tool("promtool", "prometheus")
+    stand.double.create("Pod", pod("job"))
+    stand.double.create("Pod", pod("rogue", allocated=False))
+    with stand.region("job") as mine, stand.region("rogue") as rogue:
+        mine.attach(7, 100).set_memory(0, data_bytes=64 * MIB)
+        rogue.attach(7, 200).set_memory(0, data_bytes=128 * MIB)
+        stand.card.memory, stand.card.shares = {100: 64 * MIB, 200: 128 * MIB}, {100: 10, 200: 5}
+        stand.start()
+        page = stand.wait_for(lambda page: (page.one("unallocated_sm_seconds_total") or 0) > 0)
+    done = subprocess.run(
+        [promtool, "check", "metrics"], input=page.text, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
