@@ -12,6 +12,9 @@ from typing import TypeAlias
 FLOAT_NOISE = 1e-9
 """How far two ratios may differ that went through binary fractions."""
 
+WORTH_SAYING = 1e-5
+"""A smaller tolerance than this covers roundings that no reader of the table cares for."""
+
 Figure: TypeAlias = float | Fraction | str | None
 
 
@@ -55,6 +58,6 @@ def show(figure: Figure, unit: str = "") -> str:
     elif float(figure).is_integer():
         text = f"{int(figure):,}"
     else:
-        text = f"{float(figure):,.4f}".rstrip("0")
+        text = f"{float(figure):,.6f}".rstrip("0")
         text += "0" * max(0, 2 - len(text.rpartition(".")[2]))
     return f"{text} {unit}".rstrip()

@@ -68,13 +68,17 @@ def _wait(stack: Stack, pause: Event, is_done: Callable[[], bool]) -> None:
 
 
 def _has_left(stack: Stack, after_s: float) -> bool:
-    """Whether every exporter has had an empty outbox since then."""
+    """Whether every fact that the exporters had by then was taken by accounting."""
     return all(
-        any(
-            page.at_s > after_s and page.value("outbox_facts") == 0 for page in stack.album.pages(target.name)
-        )
+        any(_holds_only_younger(page, after_s) for page in stack.album.pages(target.name))
         for target in stack.exporter_targets
     )
+
+
+def _holds_only_younger(page: Page, after_s: float) -> bool:
+    oldest_s = page.value("outbox_oldest_timestamp_seconds")
+    is_known = page.value("outbox_facts") is not None
+    return is_known and page.at_s > after_s and (oldest_s is None or oldest_s > after_s)
 
 
 def _rated_since(stack: Stack, since_s: float) -> bool:

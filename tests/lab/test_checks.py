@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from lab.checks.check import Case, show
-from lab.checks.evidence import Evidence
+from lab.checks.evidence import BookEvidence, Evidence, Isolation
 from lab.checks.slices import expected_outcomes, mean_of_whole_cycles, share_is_held
-from lab.pages import Album, parse_page
+from lab.pages import Album, Answer, parse_page
 from lab.scenarios.demo import demo
 
 CASE = Case("a case")
@@ -15,12 +15,16 @@ START_S = 1_790_000_000
 SAMPLES = (32, 82, 0, 84, 0, 60, 0, 57, 11, 25, 0, 9)
 
 
+NOBODY = Answer(0, "")
+NO_BOOKS = BookEvidence({}, None, None, (), Isolation("lab-a", "lab-b", {}, NOBODY, NOBODY, NOBODY, NOBODY))
+
+
 def evidence(pages: Iterable[str]) -> Evidence:
     album = Album()
     for text in pages:
         album.add("node lab-c", parse_page(text, 0.0))
     steady = {"node lab-c": album.pages("node lab-c")[-1]}
-    return Evidence(demo(ends=True), START_S, album, steady, {})
+    return Evidence(demo(ends=True), START_S, album, steady, {}, NO_BOOKS)
 
 
 def held_page(at_s: float, sm_seconds: float, unknown_s: float = 0.0, now: float = 0.0) -> str:
@@ -68,6 +72,7 @@ def test_figures_are_shown_for_people() -> None:
     assert show(62_914_560_000, "bytes") == "62,914,560,000 bytes"
     assert show(0.3) == "0.30"
     assert show(0.3051) == "0.3051"
+    assert show(0.0070191, "EUR") == "0.007019 EUR"
     assert show(None, "bytes") == "absent"
 
 
