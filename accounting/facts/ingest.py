@@ -11,9 +11,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from sqlalchemy import and_, column, or_, select, values
+from sqlalchemy import and_, delete, or_, select
+from sqlalchemy import insert as core_insert
 from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.orm import Session
+from sqlalchemy.schema import CreateTable
 
 from accounting.facts import kinds
 from accounting.facts.bounds import Refusal
@@ -26,8 +28,6 @@ from accounting.store.models import IngestCounter, Node
 from contract.facts import AllocationFact, Fact, NodeStateFact, PresenceFact, canonical_bytes
 
 SomeFact = TypeVar("SomeFact", bound=Fact)
-
-_KEYS_PER_QUERY = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,19 +148,20 @@ def _settle(
 def _known(batch: _Batch, kind: FactKind[SomeFact], keys: set[Key]) -> dict[Key, SomeFact]:
     """The facts that the store holds for these keys.
 
-    The keys are joined as a table: for a list of row values SQLite would scan the whole table of facts.
+    The keys are joined as a temporary table: for a list of row values SQLite would scan the whole table
+    of facts, and a statement with thousands of values takes longer to write than to run.
     """
-    columns = kind.key_columns
+    session, wanted = batch.session, kind.wanted_keys
+    session.execute(CreateTable(wanted, if_not_exists=True))
+    session.execute(delete(wanted))
+    columns = [column.name for column in wanted.columns]
+    session.execute(core_insert(wanted), [dict(zip(columns, key, strict=True)) for key in keys])
+    met = and_(*(column == wanted.columns[column.name] for column in kind.key_columns))
     names = [column.name for column in kind.table.columns]
-    ordered = sorted(keys, key=repr)
     found: dict[Key, SomeFact] = {}
-    for start in range(0, len(ordered), _KEYS_PER_QUERY):
-        rows = values(*(column(one.name, one.type) for one in columns), name="wanted")
-        wanted = rows.data(ordered[start : start + _KEYS_PER_QUERY]).cte()
-        met = and_(*(one == wanted.columns[one.name] for one in columns))
-        for found_values in batch.session.execute(select(kind.table).join(wanted, met)):
-            row = dict(zip(names, found_values, strict=True))
-            found[kind.key_of(row)] = kind.fact_of(row)
+    for values in session.execute(select(kind.table).select_from(wanted).join(kind.table, met)):
+        row = dict(zip(names, values, strict=True))
+        found[kind.key_of(row)] = kind.fact_of(row)
     return found
 
 
