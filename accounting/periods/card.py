@@ -28,11 +28,12 @@ from accounting.ledger.merge import (
 from accounting.ledger.presence import BRIDGE_MS, HeldTime, PresenceSpan, not_ready_times, timeline
 from accounting.ledger.shares import POLICIES, Grant, Policy, mig_slices
 from accounting.ledger.sweep import Hold, PolicySpan, Segment, sweep
+from accounting.store.columns import MAX_UNIX_MS
 from accounting.store.models import AllocationReport, NodeState, PolicyVersion, PresenceReport, UsageFact
 from contract.facts import AllocationFact, Fact, NodeStateFact, PresenceFact
 from contract.ids import ClusterCode, DeviceKey, DeviceUuid, NodeUid, SliceKey
 
-FOREVER_MS = 2**53
+FOREVER_MS = MAX_UNIX_MS - 1
 """Later than any instant of ours: where an open-ended validity ends."""
 
 _IDS_PER_QUERY = 500

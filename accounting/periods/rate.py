@@ -95,6 +95,7 @@ def _rate_card(session: Session, key: DeviceKey, *, as_of_ms: int, grace_ms: int
     runs = runs_of_days(session.scalars(marks).all())
     rulebook = read_rulebook(session)
     tenants, periods = TenantTree(session, now_ms=as_of_ms), Periods(session)
+    tenants.idle(rulebook.books[key.cluster].platform.code)
     rated = []
     for run in runs:
         computed = compute(session, key, run, rulebook, as_of_ms=as_of_ms, grace_ms=grace_ms)

@@ -72,8 +72,8 @@ def allocation() -> Callable[..., AllocationFact]:
             "container_kind": "app",
             "tenant_key": TenantKey("team"),
             "bound_at_ms": 0,
-            "first_confirmed_at_ms": 0,
-            "confirmed_at_ms": 0,
+            "first_confirmed_at_ms": fields.get("bound_at_ms", 0),
+            "confirmed_at_ms": fields.get("bound_at_ms", 0),
         }
         return AllocationFact(**(known | fields))
 
