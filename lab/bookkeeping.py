@@ -65,6 +65,7 @@ class Bookkeeping:
             self._reporter_token(cluster, "node", "--node-uid", cluster.node_uid)
             self._reporter_token(cluster, "cluster")
         self.operator_token = self._token("--role", "operator", "--note", "demo")
+        self._keep(self.operator_token_file, self.operator_token)
         argv = [sys.executable, "-m", "slicemeter", "accounting", "serve", "--database", self._database]
         argv += ["--listen", self.target.url.removeprefix("http://"), "--grace-seconds", str(GRACE_S)]
         argv += ["--rate-interval", str(RATE_INTERVAL_S)]
@@ -74,6 +75,11 @@ class Bookkeeping:
     def reporter_token_file(self, cluster: ClusterPlan, role: str) -> Path:
         """The token of a cluster's exporter of one role."""
         return self._folder / f"{cluster.code}-{role}.token"
+
+    @property
+    def operator_token_file(self) -> Path:
+        """The token that reads everything, for a person who wants to ask the API."""
+        return self._folder / "operator.token"
 
     def tenant_token(self, cluster: ClusterPlan) -> str:
         """A new token that reads one tenant's part of the books."""
@@ -96,6 +102,12 @@ class Bookkeeping:
         # Some minutes more: the scenario started a while ago.
         first = now - dt.timedelta(seconds=replayed_s) - LONGEST_ONCE
         return sorted({f"{moment:%Y-%m}" for moment in (first, now)})
+
+    def statement_html(self, cluster: ClusterPlan) -> str | None:
+        """The newest month's statement of a cluster's tenant, for a browser."""
+        tenant = urllib.parse.quote(cluster.tenant_path, safe="")
+        path = f"/api/v1/statements/{self.periods()[-1]}?tenant={tenant}&format=html"
+        return self.text(path, self.operator_token)
 
     def statements(self, cluster: ClusterPlan, token: str | None = None) -> list[Document]:
         """The statements of a cluster's tenant, for every month touched that has one."""
@@ -122,7 +134,10 @@ class Bookkeeping:
 
     def _reporter_token(self, cluster: ClusterPlan, role: str, *scope: str) -> None:
         token = self._token("--role", "reporter", "--cluster", cluster.code, *scope)
-        path = self.reporter_token_file(cluster, role)
+        self._keep(self.reporter_token_file(cluster, role), token)
+
+    @staticmethod
+    def _keep(path: Path, token: str) -> None:
         path.touch(mode=0o600)
         path.write_text(f"{token}\n", "ascii")
 

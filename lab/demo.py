@@ -63,7 +63,7 @@ def run(options: Options, command: Command) -> int:
     keep_logs = False
     try:
         with _signals_interrupt():
-            return _Demo(options, stack, console).play()
+            return _Demo(options, stack, folder, console).play()
     except KeyboardInterrupt:
         console.print("stopped")
         return 130 if options.once else 0
@@ -72,6 +72,8 @@ def run(options: Options, command: Command) -> int:
         console.print(f"slicemeter demo: {error}", markup=False, highlight=False, style="red")
         return 1
     finally:
+        # A second Ctrl-C must not leave programs behind.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         stack.stop()
         if keep_logs:
             _keep_only(folder, stack.logs)
@@ -83,7 +85,8 @@ def run(options: Options, command: Command) -> int:
 class _Demo:
     """One run between start and end."""
 
-    def __init__(self, options: Options, stack: Stack, console: Console) -> None:
+    def __init__(self, options: Options, stack: Stack, folder: Path, console: Console) -> None:
+        self._folder = folder
         self._options = options
         self._stack = stack
         self._console = console
@@ -94,12 +97,12 @@ class _Demo:
         stack, console = self._stack, self._console
         console.print("starting three API servers, accounting and six exporters …", highlight=False)
         stack.start()
-        costs = CostWatcher(stack.books, stack.scenario, COSTS_EVERY_S)
+        costs = CostWatcher(stack.books, stack.scenario, self._folder / "statements", COSTS_EVERY_S)
         costs.start()
         hint = "plays once, then checks" if self._options.once else "Ctrl-C stops everything"
         codes = [cluster.code for cluster in stack.scenario.clusters]
         try:
-            with Watch(console, codes, stack.album, stack.addresses, hint) as watch:
+            with Watch(console, codes, stack.album, [*stack.addresses, *costs.addresses], hint) as watch:
                 evidence = self._watch(watch, costs)
         finally:
             costs.stop()

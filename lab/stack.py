@@ -16,6 +16,7 @@ from lab.devices.proc_tree import ProcTree
 from lab.devices.processes import processes_of
 from lab.devices.simulated import StartFile
 from lab.exporters import Billing, Exporter, Host, Simulation, Target, exporters_of
+from lab.live.view import Address
 from lab.pages import Album, fetch
 from lab.processes import Household, LabError
 from lab.scenarios.plan import Scenario
@@ -26,6 +27,9 @@ from lab.workloads.gpu_workload import Containers
 
 READY_WITHIN_S = 90.0
 SCRAPE_INTERVAL_S = 0.5
+TOLD_S = 45
+"""The live scenario's last event lies before; it goes on until somebody stops it."""
+
 LEAD_S = 2
 """From the moment everything is ready to second 0."""
 
@@ -120,9 +124,15 @@ class Stack:
         return [exporter.target for exporter in self._exporters]
 
     @property
-    def addresses(self) -> list[Target]:
+    def addresses(self) -> list[Address]:
         """What a person may open."""
-        return [*self.exporter_targets, self.books.target]
+        pages = [Address(target.name, target.metrics_url) for target in self.exporter_targets]
+        return [
+            *pages,
+            Address("accounting", self.books.target.metrics_url),
+            Address("its API", f"{self.books.target.url}/api/v1/openapi.json"),
+            Address("API token", str(self.books.operator_token_file)),
+        ]
 
     @property
     def is_disturbed(self) -> bool:
@@ -183,6 +193,8 @@ class Stack:
             yield stage.cues(start_s)
             yield stage.heartbeats(start_s, self.scenario.ends_s)
             yield from containers.streams()
+        if self.scenario.ends_s is None:
+            yield iter([Cue(TOLD_S, lambda: None, "all is told; the held slice goes on cycling")])
         if self._disturb:
             yield iter(sorted(self._kill_cues(), key=lambda cue: cue.at_s))
 

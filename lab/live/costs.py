@@ -1,6 +1,7 @@
 """Costs so far, as accounting states them: fetched again and again beside the live table.
 
-Invariant: an answer that does not come leaves the last costs standing; they only ever come whole.
+The tenants' statements are also kept as HTML files that a browser opens without a token. Invariant: an
+answer that does not come leaves the last one standing; costs and files only ever come whole.
 """
 
 from __future__ import annotations
@@ -8,10 +9,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from decimal import Decimal
+from pathlib import Path
 
 from lab.bookkeeping import Bookkeeping, Document
-from lab.live.view import Cost, Costs, PodKey
-from lab.scenarios.plan import Scenario
+from lab.live.view import Address, Cost, Costs, PodKey
+from lab.scenarios.plan import ClusterPlan, Scenario
 
 
 def costs_of(statements: Sequence[Document]) -> Costs:
@@ -33,10 +35,13 @@ class CostWatcher:
     Args:
         books: Whom to ask.
         scenario: Whose tenants.
+        folder: Where the statements' files go.
         interval_s: From one round to the next.
     """
 
-    def __init__(self, books: Bookkeeping, scenario: Scenario, interval_s: float) -> None:
+    def __init__(self, books: Bookkeeping, scenario: Scenario, folder: Path, interval_s: float) -> None:
+        folder.mkdir(parents=True)
+        self._folder = folder
         self._books = books
         self._scenario = scenario
         self._interval_s = interval_s
@@ -54,6 +59,24 @@ class CostWatcher:
         if self._thread.is_alive():
             self._thread.join()
 
+    @property
+    def addresses(self) -> list[Address]:
+        """The statements' files; they appear with the first cost."""
+        return [
+            Address(f"statement {cluster.tenant}", self._file(cluster).as_uri())
+            for cluster in self._scenario.clusters
+        ]
+
+    def _file(self, cluster: ClusterPlan) -> Path:
+        return self._folder / f"{cluster.tenant}.html"
+
+    def _write(self, cluster: ClusterPlan) -> None:
+        page = self._books.statement_html(cluster)
+        if page is not None:
+            draft = self._file(cluster).with_suffix(".new")
+            draft.write_text(page, "utf-8")
+            draft.replace(self._file(cluster))
+
     def _run(self) -> None:
         while not self._stop.wait(self._interval_s):
             statements = [
@@ -61,3 +84,5 @@ class CostWatcher:
             ]
             if statements:
                 self.costs = costs_of(statements)
+            for cluster in self._scenario.clusters:
+                self._write(cluster)

@@ -14,12 +14,15 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from lab.exporters import Target
 from lab.footprint import Footprint
-from lab.live.view import ClusterLine, Cost, SliceRow
+from lab.live.view import Address, ClusterLine, Cost, SliceRow
 
 BAR = "━"
 BAR_WIDTH = 12
+WIDE_COLUMNS = 112
+LINES_OF_PANELS = 23
+"""Lines beside the slices that the whole screen needs in the demo."""
+
 TENANT_COLOURS = ("cyan", "magenta", "green", "yellow", "blue")
 ABSENT = Text("–", style="dim")
 
@@ -32,30 +35,40 @@ class Screen:
     step: str
     rows: Sequence[SliceRow]
     clusters: Sequence[ClusterLine]
-    addresses: Sequence[Target]
+    addresses: Sequence[Address]
     peak: Footprint
     hint: str
 
 
-def render(screen: Screen) -> RenderableType:
-    """The whole screen."""
+def render(screen: Screen, size: tuple[int, int]) -> RenderableType:
+    """The screen for a window of so many columns and lines.
+
+    A narrow window gets no bars, a low one no panels: what is shown is shown whole.
+    """
+    columns, lines = size
     minutes, seconds = divmod(max(screen.elapsed_s, 0), 60)
     title = Text.assemble(
         ("slicemeter demo", "bold"),
-        ("   three clusters, one computer, no GPU", "dim"),
-        f"   {minutes:02}:{seconds:02}",
+        f"   {minutes:02}:{seconds:02}   ",
+        ("three clusters, one computer, no GPU", "dim"),
     )
-    step = Text.assemble(("▸ ", "bold yellow"), screen.step or "starting")
+    step = Text.assemble(("▸ ", "bold yellow"), screen.step or "starting", overflow="ellipsis", no_wrap=True)
     peak = f"peak {screen.peak.memory_bytes / 1e9:.2f} GB of memory, {screen.peak.cores:.1f} cores"
-    foot = Text.assemble((peak, "dim"), ("   " + screen.hint, "dim"))
-    below = Table.grid(expand=True, padding=(0, 1))
-    below.add_column(ratio=3)
-    below.add_column(ratio=2)
-    below.add_row(_clusters(screen.clusters), _addresses(screen.addresses))
-    return Group(title, step, _slices(screen.rows), below, foot)
+    foot = Text.assemble((peak, "dim"), ("   " + screen.hint, "bold"))
+    bar_width = BAR_WIDTH if columns >= WIDE_COLUMNS else 0
+    parts: list[RenderableType] = [title, step, _slices(screen.rows, bar_width)]
+    if lines >= len(screen.rows) + LINES_OF_PANELS:
+        below = Table.grid(expand=True, padding=(0, 1, 0, 0))
+        below.add_column(ratio=1)
+        below.add_column()
+        below.add_row(_clusters(screen.clusters), _addresses(screen.addresses))
+        parts.append(below)
+    else:
+        parts.append(Text("a taller window shows clusters and addresses too", style="dim"))
+    return Group(*parts, foot)
 
 
-def _slices(rows: Sequence[SliceRow]) -> Table:
+def _slices(rows: Sequence[SliceRow], bar_width: int) -> Table:
     table = Table(box=box.SIMPLE_HEAD, expand=True, pad_edge=False, header_style="bold")
     table.add_column("tenant", no_wrap=True)
     table.add_column("pod", no_wrap=True)
@@ -73,31 +86,29 @@ def _slices(rows: Sequence[SliceRow]) -> Table:
         name = Text(row.tenant, style=colours[row.tenant]) if previous != row.tenant else Text("")
         previous = row.tenant
         pod = Text.assemble((f"{row.key.namespace}/", "dim"), row.key.pod)
-        table.add_row(
-            name, pod, row.device, _memory(row), _sm(row.sm_now), _percent(row.sm_mean), _cost(row.cost)
-        )
+        memory, sm = _memory(row, bar_width), _sm(row.sm_now, bar_width)
+        table.add_row(name, pod, row.device, memory, sm, _percent(row.sm_mean), _cost(row.cost))
     return table
 
 
-def _memory(row: SliceRow) -> Text:
+def _memory(row: SliceRow, bar_width: int) -> Text:
     limit = row.granted_mib if row.limit_mib is None else row.limit_mib
     if row.used_mib is None:
-        granted = Text(f"{'–':>6} / {limit:>6,.0f}", style="dim")
-        return Text.assemble(_bar(0.0, "dim"), " ", granted, (" granted", "dim"))
+        return Text(f"{' ' * bar_width} {'–':>6} / {limit:>6,.0f} granted", style="dim")
     share = row.used_mib / limit if limit else 0.0
     colour = "red" if share > 0.9 else "yellow" if share > 0.75 else "green"
-    return Text.assemble(_bar(share, colour), f" {row.used_mib:>6,.0f} / {limit:>6,.0f}")
+    return Text.assemble(_bar(share, colour, bar_width), f" {row.used_mib:>6,.0f} / {limit:>6,.0f}")
 
 
-def _sm(share: float | None) -> Text:
+def _sm(share: float | None, bar_width: int) -> Text:
     if share is None:
-        return ABSENT
-    return Text.assemble(_bar(share, "cyan"), f" {share:>4.0%}")
+        return Text(f"{' ' * bar_width} {'–':>4}", style="dim")
+    return Text.assemble(_bar(share, "cyan", bar_width), f" {share:>4.0%}")
 
 
-def _bar(share: float, colour: str) -> Text:
-    filled = min(BAR_WIDTH, round(share * BAR_WIDTH))
-    return Text.assemble((BAR * filled, colour), (BAR * (BAR_WIDTH - filled), "grey23"))
+def _bar(share: float, colour: str, width: int) -> Text:
+    filled = min(width, round(share * width))
+    return Text.assemble((BAR * filled, colour), (BAR * (width - filled), "grey23"))
 
 
 def _percent(share: float | None) -> Text:
@@ -120,10 +131,10 @@ def _clusters(lines: Sequence[ClusterLine]) -> Panel:
     return Panel(grid, title="clusters", title_align="left", border_style="dim", box=box.ROUNDED)
 
 
-def _addresses(targets: Sequence[Target]) -> Panel:
+def _addresses(addresses: Sequence[Address]) -> Panel:
     grid = Table.grid(padding=(0, 1))
     grid.add_column(no_wrap=True)
-    grid.add_column(overflow="fold", style="blue")
-    for target in targets:
-        grid.add_row(target.name, Text(target.url, style=f"link {target.url}"))
+    grid.add_column(no_wrap=True, style="blue")
+    for address in addresses:
+        grid.add_row(address.name, address.place)
     return Panel(grid, title="open these", title_align="left", border_style="dim", box=box.ROUNDED)

@@ -67,6 +67,14 @@ class ClusterLine:
     notes: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Something a person may open while the demo runs."""
+
+    name: str
+    place: str
+
+
 def slice_rows(code: str, pages: Sequence[Page], costs: Costs) -> list[SliceRow]:
     """The slices on the newest of a node's pages, in order of their names.
 
@@ -115,8 +123,14 @@ def _mean(pages: Sequence[Page], one: Labels) -> float | None:
 
 def cluster_line(code: str, node: Page | None, cluster: Page | None) -> ClusterLine:
     """A cluster's cards from its node's page, its troubles from the cluster exporter's."""
-    cards = [] if node is None else [_card(node, labels) for labels, _ in node.find("device_info")]
+    infos = [] if node is None else [labels for labels, _ in node.find("device_info")]
+    cards = [_card(node, labels) for labels in sorted(infos, key=_position) if node is not None]
     return ClusterLine(code, tuple(cards), () if cluster is None else tuple(_notes(cluster)))
+
+
+def _position(info: Labels) -> tuple[int, str]:
+    index = info.get("index", "")
+    return int(index) if index.isdigit() else 0, info["device_uuid"]
 
 
 def _card(page: Page, info: Labels) -> str:

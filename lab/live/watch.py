@@ -14,13 +14,14 @@ from typing import Self
 from rich.console import Console
 from rich.live import Live
 
-from lab.exporters import Target
 from lab.footprint import Footprint
 from lab.live.render import Screen, render
-from lab.live.view import Costs, cluster_line, slice_rows
+from lab.live.view import Address, Costs, cluster_line, slice_rows
 from lab.pages import Album, Page
 
 PLAIN_TABLE_EVERY_S = 20
+ANY_HEIGHT = 1_000
+"""A file has as many lines as one writes."""
 
 
 class Watch:
@@ -35,7 +36,7 @@ class Watch:
     """
 
     def __init__(
-        self, console: Console, codes: Sequence[str], album: Album, addresses: Sequence[Target], hint: str
+        self, console: Console, codes: Sequence[str], album: Album, addresses: Sequence[Address], hint: str
     ) -> None:
         self._console = console
         self._codes = codes
@@ -53,8 +54,8 @@ class Watch:
             self._live = Live(console=self._console, auto_refresh=False, screen=False)
             self._live.start()
         else:
-            for target in self._addresses:
-                self._say(f"{target.name}: {target.metrics_url}")
+            for address in self._addresses:
+                self._say(f"{address.name}: {address.place}")
         return self
 
     def __exit__(
@@ -78,14 +79,14 @@ class Watch:
             hint=self._hint,
         )
         if self._live is not None:
-            self._live.update(render(self.screen), refresh=True)
+            self._live.update(render(self.screen, self._console.size), refresh=True)
             return
         if step != self._last_step:
             self._last_step = step
             self._say(f"{int(elapsed_s):4} s  {step}")
         if elapsed_s >= self._next_table_s:
             self._next_table_s += PLAIN_TABLE_EVERY_S
-            self._console.print(render(self.screen))
+            self._console.print(render(self.screen, (self._console.width, ANY_HEIGHT)))
 
     def _node(self, code: str) -> Sequence[Page]:
         return self._album.pages(f"node {code}")
@@ -100,5 +101,5 @@ def picture(screen: Screen, width: int = 132) -> str:
         console = Console(
             record=True, width=width, file=nowhere, force_terminal=True, color_system="truecolor"
         )
-        console.print(render(screen))
+        console.print(render(screen, (width, ANY_HEIGHT)))
         return console.export_svg(title="slicemeter demo")

@@ -6,10 +6,9 @@ from decimal import Decimal
 
 from rich.console import Console
 
-from lab.exporters import Target
 from lab.footprint import Footprint
 from lab.live.render import Screen, render
-from lab.live.view import Cost, PodKey, cluster_line, slice_rows
+from lab.live.view import Address, Cost, PodKey, cluster_line, slice_rows
 from lab.pages import Page, parse_page
 
 SLICE = 'node="n",namespace="research",pod="held",container="cuda",device_uuid="GPU-1",tenant="research"'
@@ -52,6 +51,13 @@ def mock() -> Page:
     )
 
 
+def shown(screen: Screen, columns: int, lines: int) -> str:
+    console = Console(width=columns, color_system=None)
+    with console.capture() as capture:
+        console.print(render(screen, (columns, lines)))
+    return capture.get()
+
+
 def test_the_mean_is_the_counters_rate_over_at_most_the_last_minute() -> None:
     pages = [measured(0.0, 0.0), measured(50.0, 9.0), measured(100.0, 24.0)]
 
@@ -78,15 +84,11 @@ def test_the_screen_shows_tenant_pod_device_memory_sm_cost_and_addresses() -> No
         step="lab-c: held is bound",
         rows=[*rows, *slice_rows("lab-a", [mock()], {})],
         clusters=[cluster_line("lab-c", measured(10.0, 3.0), None)],
-        addresses=[Target("node lab-c", "http://127.0.0.1:9476")],
+        addresses=[Address("node lab-c", "http://127.0.0.1:9476/metrics")],
         peak=Footprint(1_250_000_000, 1.5),
         hint="Ctrl-C stops everything",
     )
-    console = Console(width=120, record=True, file=None, color_system=None)
-
-    with console.capture() as capture:
-        console.print(render(screen))
-    text = capture.get()
+    text = shown(screen, 120, 60)
 
     for words in (
         "01:15", "lab-c: held is bound", "research/held", "T4", "2,000 /  4,000", "84%", "30%", "0.0123 EUR",
