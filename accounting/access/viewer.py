@@ -49,15 +49,20 @@ COMMAND_LINE = Viewer(name="command line", role="admin")
 """Whoever can open the database file by hand may do everything anyway."""
 
 
+def is_at_or_below(path: str) -> ColumnElement[bool]:
+    """The condition on `Tenant` rows of one node of the tree and all that lies below it."""
+    below = f"{path}/"
+    # Not LIKE: SQLite's takes a tenant "Team" for the tenant "team".
+    return or_(Tenant.path == path, func.substr(Tenant.path, 1, len(below)) == below)
+
+
 def tenant_is_visible(viewer: Viewer) -> ColumnElement[bool]:
     """The condition on `Tenant` rows that a viewer may see: its own node and what lies below."""
     if viewer.sees_everything:
         return true()
     if viewer.role != "tenant" or not viewer.tenant_path:
         return false()
-    path, below = viewer.tenant_path, f"{viewer.tenant_path}/"
-    # Not LIKE: SQLite's takes a tenant "Team" for the tenant "team".
-    return or_(Tenant.path == path, func.substr(Tenant.path, 1, len(below)) == below)
+    return is_at_or_below(viewer.tenant_path)
 
 
 def only_visible(statement: Select[*Columns], viewer: Viewer) -> Select[*Columns]:

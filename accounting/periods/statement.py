@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 from uuid import UUID
 
-from sqlalchemy import Row, func, or_, select, tuple_
+from sqlalchemy import Row, func, select, tuple_
 from sqlalchemy.orm import Session
 
-from accounting.access.viewer import Viewer
+from accounting.access.viewer import Viewer, is_at_or_below
 from accounting.ledger.calendar import Month, day_bounds_ms, local_date, month_bounds_ms
 from accounting.ledger.intervals import Interval
 from accounting.ledger.rounding import exact_sum, round_statement
@@ -207,12 +207,11 @@ def unrated_models(lines: Sequence[LedgerLine]) -> list[str]:
 def _rows(
     session: Session, tenant: Tenant, account: BillingAccount, window: Interval
 ) -> Sequence[Row[LedgerLine, str]]:
-    below = or_(Tenant.path == tenant.path, Tenant.path.startswith(f"{tenant.path}/", autoescape=True))
     return session.execute(
         select(LedgerLine, Tenant.path)
         .join(Tenant, Tenant.id == LedgerLine.tenant_id)
         .where(
-            below,
+            is_at_or_below(tenant.path),
             LedgerLine.account == account.code,
             LedgerLine.day_ms >= window[0],
             LedgerLine.day_ms < window[1],
