@@ -32,7 +32,8 @@ class Attribution:
     Attributes:
         devices: For the meter.
         slices: Gauges of all slices held now.
-        unattributed: Host pids NVML lists in no known pod; None = no card lists processes.
+        unattributed: Host pids NVML lists in no known pod; None = no card lists processes, or no pod is
+            known yet.
         alive: Containers in which a GPU process was seen alive.
         wants_looks: Some slice depends on the cache for its SM use.
     """
@@ -74,10 +75,11 @@ class Attributor:
                 owners.append(_slice_owner(joint, place, each, gauges))
         owners += _unallocated(joint, {owner.key for owner in owners})
         listed = [pids for uuid in joint.listed if (pids := joint.unowned_on(uuid)) is not None]
+        is_known = bool(listed) and sources.sight.is_listed
         return Attribution(
             devices=self._devices(joint, owners),
             slices=tuple(slices),
-            unattributed=frozenset().union(*listed) if listed else None,
+            unattributed=frozenset().union(*listed) if is_known else None,
             alive=joint.alive,
             wants_looks=any(
                 gauges.region is not None and _lacks_samples(joint, gauges.key.device_uuid)
@@ -162,7 +164,7 @@ def _slice_owner(joint: Joint, place: Place, held: HeldSlice, gauges: SliceGauge
         cache_sm_percent=None if use.has_unplaced else share.sm_percent,
         # Without a region any process that is nobody's may be the slice's.
         has_unknown_pids=use.has_unknown_pids or use.has_unplaced or gauges.region is None,
-        has_source=is_nvidia and (joint.sources.had_readings or joint.sources.survey.has_tree),
+        has_source=is_nvidia and (joint.sources.had_readings or place in joint.directories),
     )
 
 

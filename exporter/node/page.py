@@ -1,8 +1,10 @@
 """From a snapshot to the node's page: every family of the catalogue that its sources can feed.
 
-Units change here and nowhere else: bytes, seconds, joules, watts, ratios. Invariant: what a snapshot
+Units change here and nowhere else: bytes, seconds, joules, watts, ratios. Invariants: what a snapshot
 does not know is absent; a counter of something that was never measurable (a mock node's SM time) is
-absent too, and every other counter is there from 0 on.
+absent too, and every other counter is there from 0 on. Over budget, figures of ourselves, devices and
+tenants come first, then slices, the one held longest first and each with all its series or none, then
+unallocated use, then slices that have ended.
 """
 
 from __future__ import annotations
@@ -10,10 +12,11 @@ from __future__ import annotations
 from contract.catalogue import DISAGREEMENTS as DISAGREEMENT_KINDS
 from contract.units import MIB, MJ_PER_JOULE, MS_PER_SECOND, PPM
 from contract.version import VERSION
-from exporter.exposition.page import Page, PageBuilder
+from exporter.exposition.page import DEFAULT_SERIES_BUDGET, Page, PageBuilder
 from exporter.hami.errors import CACHE_REASONS
 from exporter.node.caches import CACHE_ERRORS
 from exporter.node.checks import REFUSED
+from exporter.node.counters import OwnerKey
 from exporter.node.devices import SAMPLES_LOST
 from exporter.node.meter import DISAGREEMENTS
 from exporter.node.pods import ANNOTATION_ERRORS
@@ -30,19 +33,32 @@ from exporter.node.snapshot import (
 _PPM_MS_PER_SECOND = PPM * MS_PER_SECOND
 
 
-def make_page(snapshot: Snapshot) -> Page:
+def make_page(snapshot: Snapshot, series_budget: int = DEFAULT_SERIES_BUDGET) -> Page:
     """The whole page of one snapshot."""
-    page = PageBuilder()
-    for device in snapshot.devices:
-        _device(page, snapshot.node, device)
-    for view in snapshot.slices:
-        _slice(page, snapshot.node, view)
-    for user in snapshot.unallocated:
-        _unallocated(page, snapshot.node, user)
-    for tenant in snapshot.tenants:
-        _tenant(page, snapshot.node, tenant)
+    page = PageBuilder(series_budget)
     _self(page, snapshot)
+    for device in snapshot.devices:
+        with page.group():
+            _device(page, snapshot.node, device)
+    for tenant in snapshot.tenants:
+        with page.group():
+            _tenant(page, snapshot.node, tenant)
+    for view in sorted(snapshot.slices, key=_held_longest_first):
+        if view.gauges is not None:
+            with page.group():
+                _slice(page, snapshot.node, view)
+    for user in sorted(snapshot.unallocated, key=lambda user: user.key):
+        with page.group():
+            _unallocated(page, snapshot.node, user)
+    for view in sorted(snapshot.slices, key=lambda view: view.key):
+        if view.gauges is None:
+            with page.group():
+                _slice(page, snapshot.node, view)
     return page.build(snapshot.at_ms / MS_PER_SECOND)
+
+
+def _held_longest_first(view: SliceView) -> tuple[int, OwnerKey]:
+    return view.gauges.held_from_ms if view.gauges is not None else 0, view.key
 
 
 def make_stale_page(snapshot: Snapshot) -> Page:

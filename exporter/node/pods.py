@@ -61,7 +61,6 @@ class PodSight:
         vanished: Those absent after a relist, and when.
         is_listed: Pods and namespaces were listed; else the rest says nothing.
         confirmed_at_ms: The last successful answer about pods; None while nothing was listed.
-        is_suspect: An empty list came that is not believed.
     """
 
     records: Mapping[PodUid, PodRecord] = field(default_factory=dict)
@@ -69,7 +68,6 @@ class PodSight:
     vanished: Mapping[PodUid, int] = field(default_factory=dict)
     is_listed: bool = False
     confirmed_at_ms: int | None = None
-    is_suspect: bool = False
 
 
 class PodBook:
@@ -121,7 +119,7 @@ class PodBook:
                 known = self._read(pod, now_ms)
             records[PodUid(uid)] = known
         self._records = records
-        return PodSight(records, gone, vanished, True, pods.confirmed_at_ms, pods.is_suspect)
+        return PodSight(records, gone, vanished, is_listed=True, confirmed_at_ms=pods.confirmed_at_ms)
 
     def _read(self, pod: Pod, now_ms: int, deleted_at_ms: int | None = None) -> PodRecord:
         known = self._records.get(PodUid(pod.metadata.uid))

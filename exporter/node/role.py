@@ -21,9 +21,9 @@ from exporter.delivery.push import Pusher, Sender
 from exporter.delivery.state import BOOT_ID_FILE, StateFile, read_boot_id
 from exporter.delivery.witness import Witness
 from exporter.errors import ExporterError
+from exporter.exposition.board import Board
 from exporter.exposition.collector import Exposition
 from exporter.exposition.encoder import PageEncoder
-from exporter.exposition.page import Board
 from exporter.exposition.server import MetricsServer
 from exporter.kube.client import ApiClient
 from exporter.node.attribution import Attributor
@@ -46,6 +46,7 @@ STALE_AFTER_S = 10.0
 """The stated age: an older snapshot shows no figures (five sampling periods, if that is more)."""
 
 FIRST_LISTS_WAIT_S = 10.0
+LISTS_LOOK_S = 0.05
 STOP_WAIT_S = 5.0
 
 _log = logging.getLogger(__name__)
@@ -128,7 +129,7 @@ class _Role:
     def print_once(self) -> int:
         """Take one look, print the page, end."""
         self._parts.watches.start()
-        self._parts.watches.wait_listed(FIRST_LISTS_WAIT_S)
+        self._await_lists()
         self._sampler.tick(self._stop.wait)
         self._parts.devices.close()
         self._parts.watches.stop()
@@ -155,7 +156,7 @@ class _Role:
     def _sample(self) -> None:
         interval_s = self._settings.sample_interval_seconds
         try:
-            self._parts.watches.wait_listed(FIRST_LISTS_WAIT_S)
+            self._await_lists()
             due_s = time.monotonic()
             while not self._stop.is_set():
                 self._sampler.tick(self._stop.wait)
@@ -168,6 +169,13 @@ class _Role:
             _log.exception("the sampler broke")
             self._broke = True
             self._stop.set()
+
+    def _await_lists(self) -> None:
+        """Give the API server a moment, so that the first page is whole."""
+        deadline_s = time.monotonic() + FIRST_LISTS_WAIT_S
+        while self._parts.watches.missing() and time.monotonic() < deadline_s:
+            if self._stop.wait(LISTS_LOOK_S):
+                return
 
     def _mark_stale(self) -> None:
         ticked_at_s, snapshot = self._ticked_at_s, self._sampler.snapshot
@@ -225,6 +233,7 @@ class _Role:
             store=self._store,
             sends_facts=settings.accounting is not None,
             push_interval_ms=push_interval_ms,
+            series_budget=settings.series_budget,
             closing=closing,
         )
 

@@ -16,7 +16,8 @@ from contract.facts import Fact
 from contract.ids import NodeUid, new_epoch
 from exporter.delivery.state import StateFile
 from exporter.delivery.witness import Witness
-from exporter.exposition.page import Board
+from exporter.exposition.board import Board, Draft
+from exporter.exposition.page import DEFAULT_SERIES_BUDGET
 from exporter.kube.objects import Node, Pod
 from exporter.kube.view import Change
 from exporter.node.attribution import Attribution, Attributor
@@ -43,6 +44,7 @@ class Parts:
         store: Where counters and facts go; None = nowhere (`--once`).
         sends_facts: Whether somebody takes the facts.
         push_interval_ms: How often growing usage is said.
+        series_budget: How many series a page may have.
         closing: Facts of the run before, to be stored with the first tick.
     """
 
@@ -59,6 +61,7 @@ class Parts:
     store: StateFile | None = None
     sends_facts: bool = False
     push_interval_ms: int = 300_000
+    series_budget: int = DEFAULT_SERIES_BUDGET
     closing: Sequence[Fact] = ()
     stopwatch: Callable[[], float] = time.perf_counter
 
@@ -117,9 +120,9 @@ class Sampler:
         if node is not None:
             facts += parts.witness.tick(sight_of(sources, attribution, node, node_confirmed_ms))
         self._store(facts)
-        self._snapshot = self._compose(sources, attribution, look, now)
-        parts.board.publish(make_page(self._snapshot))
-        return self._snapshot
+        self._snapshot = snapshot = self._compose(sources, attribution, look, now)
+        parts.board.publish(Draft(lambda: make_page(snapshot, parts.series_budget)))
+        return snapshot
 
     def finish(self) -> None:
         """Store what was measured since the last push, so that nothing waits for the next start."""

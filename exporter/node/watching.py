@@ -52,11 +52,6 @@ class NodeWatches:
         for watch in (self._namespaces, self._nodes, self._pods):
             watch.stop()
 
-    def wait_listed(self, timeout_s: float) -> None:
-        """Wait until everything was listed once, or the time is up."""
-        for watch in (self._namespaces, self._nodes, self._pods):
-            watch.wait_listed(timeout_s)
-
     def missing(self) -> list[str]:
         """What was not listed yet, in words."""
         return [

@@ -10,9 +10,13 @@ import urllib.request
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
+from contract.facts import Fact, decode_fact
 from contract.ids import ClusterCode, DeviceUuid
+from exporter.delivery.metrics import DeliveryMetrics
+from exporter.delivery.state import StateFile, read_boot_id
 from exporter.node.role import run
 from exporter.nvidia.source import (
     BusySample,
@@ -239,6 +243,14 @@ class Stand:
         while self.get("/readyz")[0] != 200:
             assert time.monotonic() < deadline, self.get("/readyz")
             threading.Event().wait(0.05)
+
+    def outbox(self) -> list[Fact]:
+        """The facts that wait, read from the state file of an exporter that has ended."""
+        path = self.folder / "state.db"
+        state = StateFile.open(path, read_boot_id(), DeliveryMetrics(CollectorRegistry()))
+        facts = [decode_fact(entry.line) for entry in state.batch(1_000).entries]
+        state.close()
+        return facts
 
     def region(self, pod: str, limit_mib: int = 4_000, sm_limit: int = 30) -> RegionFile:
         """The region that HAMi-core makes in a pod's container."""

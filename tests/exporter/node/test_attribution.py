@@ -342,3 +342,41 @@ def test_nothing_is_attributed_before_namespaces_were_listed(node: Node) -> None
     view = View(MappingProxyType({pod.metadata.uid: pod}), listed=True, confirmed_at_ms=1_000)
     assert node.book.look(view, [], View(), 1_000).records == {}
     assert not node.book.look(view, [], View(), 1_000).is_listed
+
+
+def test_a_slice_has_a_source_once_nvml_answered_or_hami_made_its_directory(node: Node) -> None:
+    pod = _pod("job", f"{A},NVIDIA,4000,0:;")
+
+    def has_source(*cards: DeviceReading) -> bool:
+        (owner,) = node.look([pod], *cards).devices[0].owners
+        return owner.has_source
+
+    # An empty containers folder, as a chart may make it on a mock node, measures nothing.
+    assert not has_source()
+    assert has_source(_card(A, {}))
+    (node.root / "uid-job_main").mkdir()
+    assert has_source()
+
+
+def test_slices_of_other_vendors_are_shown_and_never_metered(node: Node) -> None:
+    pod = msgspec.convert(
+        {
+            "metadata": {
+                "name": "npu",
+                "namespace": "team",
+                "uid": "uid-npu",
+                "annotations": {"hami.io/Ascend910B-devices-allocated": "Ascend910B-0,Ascend910B,16384,0:;"},
+            },
+            "spec": {
+                "nodeName": "n",
+                "containers": [{"name": "main", "resources": {"limits": {"huawei.com/Ascend910B": "1"}}}],
+            },
+            "status": {"phase": "Running"},
+        },
+        Pod,
+    )
+    found = node.look([pod], _card(A, {}))
+    (gauges,) = found.slices
+    assert (gauges.labels.vendor, gauges.allocated_mib, gauges.used_bytes) == ("Ascend910B", 16_384, None)
+    (owner,) = next(device for device in found.devices if device.device_uuid == "Ascend910B-0").owners
+    assert not owner.has_source

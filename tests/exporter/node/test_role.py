@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import subprocess
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 
+from contract.facts import AllocationFact, PresenceFact, SliceUsageFact
 from exporter.node import role
 from exporter.node.role import run
-from tests.exporter.node.stand import CARD, MIB, NODE, Page, Stand, pod
+from tests.exporter.node.stand import CARD, MIB, NODE, NODE_UID, Page, Stand, pod
 
 SLICE = {"namespace": "team", "pod": "job", "container": "main", "device_uuid": CARD, "tenant": "tenant-a"}
 
@@ -211,12 +213,46 @@ def test_it_is_not_ready_before_the_api_server_was_asked(stand: Stand) -> None:
     stand.wait_ready()
 
 
+def _has_used(seconds: float) -> Callable[[Page], bool]:
+    return lambda page: (page.one("slice_sm_seconds_total", **SLICE) or 0) > seconds
+
+
 def test_facts_wait_in_the_outbox_until_somebody_takes_them(stand: Stand) -> None:
     stand.double.create("Pod", pod("job"))
     stand.start()
     # Allocation, presence, slice usage, device usage.
     page = stand.wait_for(lambda page: (page.one("outbox_facts") or 0) >= 4)
     assert (page.one("outbox_oldest_timestamp_seconds") or 0) > 0
+
+
+def test_a_restart_closes_the_old_epoch_and_the_new_one_does_not_overlap_it(stand: Stand) -> None:
+    stand.double.create("Pod", pod("job"))
+    with stand.region("job") as region:
+        region.attach(7, 100).set_memory(0, data_bytes=64 * MIB)
+        stand.card.memory, stand.card.shares = {100: 64 * MIB}, {100: 50}
+        seen_s = 0.0
+        for _ in range(2):
+            enough_s = seen_s + 0.3
+            stand.start()
+            page = stand.wait_for(_has_used(enough_s))
+            seen_s = page.one("slice_sm_seconds_total", **SLICE) or 0
+            stand.stop()
+    facts = stand.outbox()
+    usage = sorted(
+        (fact for fact in facts if isinstance(fact, SliceUsageFact)), key=lambda fact: fact.from_ms
+    )
+    assert len({fact.epoch for fact in usage}) == 2
+    for earlier, later in pairwise(usage):
+        assert earlier.to_ms <= later.from_ms
+    assert all(fact.covered_ms + fact.unknown_ms <= fact.to_ms - fact.from_ms for fact in usage)
+    assert sum(fact.sm_ppm_ms for fact in usage) / 1e9 >= seen_s - 0.001
+    (allocation,) = [fact for fact in facts if isinstance(fact, AllocationFact)]
+    assert (allocation.pod_uid, allocation.mem_mib, allocation.core_percent) == ("uid-job", 4_000, 30)
+    assert (allocation.tenant_key, allocation.node_uid, allocation.witness) == ("tenant-a", NODE_UID, "node")
+    presence = [fact for fact in facts if isinstance(fact, PresenceFact)]
+    assert {(fact.state, fact.registered_mib, fact.physical_mib) for fact in presence} == {
+        ("healthy", 15_360, 15_360)
+    }
 
 
 def test_once_prints_one_page_and_leaves_the_state_file_alone(
