@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from contract.ids import ClusterCode
+from exporter.exposition.page import DEFAULT_SERIES_BUDGET
 from exporter.hami.resources import ResourceNames
 from exporter.kube.access import SERVICE_ACCOUNT, KubeAccess
 from exporter.kube.errors import KubeError
@@ -81,6 +82,12 @@ def _port(text: str) -> int:
 def _factor(text: str) -> int:
     if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 1_000_000:
         raise ValueError("give a whole number from 1 on")
+    return int(text)
+
+
+def _series(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 100 <= int(text) <= 10_000_000:
+        raise ValueError("give a whole number from 100 to 10000000")
     return int(text)
 
 
@@ -176,6 +183,13 @@ ENDED_KEEP_SECONDS = Setting(
     _seconds(0, 3_600),
 )
 
+SERIES_BUDGET = Setting(
+    "series_budget",
+    "how many series a page may have; the youngest slices beyond it are left out and counted",
+    str(DEFAULT_SERIES_BUDGET),
+    _series,
+)
+
 NODE_NAME = Setting("node_name", "name of this node", None, _word, also_env="NODE_NAME")
 CONTAINER_ROOTS = Setting(
     "container_roots", "folders with HAMi's container directories", "/usr/local/vgpu/containers", _paths
@@ -217,6 +231,7 @@ COMMON_SETTINGS: tuple[Setting[Any], ...] = (
     MEMORY_FACTOR,
     SCHEDULER_NAMES,
     ENDED_KEEP_SECONDS,
+    SERIES_BUDGET,
 )
 NODE_SETTINGS: tuple[Setting[Any], ...] = (
     *COMMON_SETTINGS,
@@ -256,6 +271,7 @@ class CommonSettings:
     resources: ResourceNames = field(default_factory=ResourceNames)
     scheduler_names: tuple[str, ...] = ("hami-scheduler",)
     ended_keep_seconds: float = 120.0
+    series_budget: int = DEFAULT_SERIES_BUDGET
     once: bool = False
 
 
@@ -344,5 +360,6 @@ def _common(given: Given) -> dict[str, Any]:
         ),
         "scheduler_names": given.value(SCHEDULER_NAMES),
         "ended_keep_seconds": given.value(ENDED_KEEP_SECONDS),
+        "series_budget": given.value(SERIES_BUDGET),
         "once": given.once,
     }

@@ -10,37 +10,43 @@ from contract.units import MIB, MS_PER_SECOND
 from contract.version import VERSION
 from exporter.cluster.capacity import NodeCapacity
 from exporter.cluster.snapshot import Findings, LockSight, Snapshot
-from exporter.exposition.page import Page, PageBuilder
+from exporter.exposition.page import DEFAULT_SERIES_BUDGET, Page, PageBuilder
 
 _PERCENT = 100
 
 
-def make_page(snapshot: Snapshot) -> Page:
-    """The whole page of one snapshot."""
-    page = PageBuilder()
+def make_page(snapshot: Snapshot, series_budget: int = DEFAULT_SERIES_BUDGET) -> Page:
+    """The whole page of one snapshot; over budget, the series of the last findings are left out."""
+    page = PageBuilder(series_budget)
+    _self(page, snapshot)
     if snapshot.findings is not None:
         _findings(page, snapshot.findings)
-    _self(page, snapshot)
     return page.build(snapshot.at_ms / MS_PER_SECOND)
 
 
 def _findings(page: PageBuilder, findings: Findings) -> None:
     for lock in findings.locks:
-        _lock(page, lock)
+        with page.group():
+            _lock(page, lock)
     for node, capacity in findings.capacities.items():
-        _capacity(page, node, capacity)
+        with page.group():
+            _capacity(page, node, capacity)
     for key, waiting in findings.pending.items():
         labels = (key.namespace, key.tenant, key.reason)
-        page.add("pending_pods", labels, waiting.pods)
         memory = None if waiting.memory_mib is None else waiting.memory_mib * MIB
-        page.add("pending_memory_bytes", labels, memory)
+        with page.group():
+            page.add("pending_pods", labels, waiting.pods)
+            page.add("pending_memory_bytes", labels, memory)
     for key, milliseconds in findings.waiting_ms.items():
         labels = (key.namespace, key.tenant, key.reason)
-        page.add("pending_seconds_total", labels, milliseconds / MS_PER_SECOND)
+        with page.group():
+            page.add("pending_seconds_total", labels, milliseconds / MS_PER_SECOND)
     for where, pods in findings.unschedulable.items():
-        page.add("unschedulable_pods", where, pods)
+        with page.group():
+            page.add("unschedulable_pods", where, pods)
     for where, pods in findings.bypassing.items():
-        page.add("bypassing_pods", where, pods)
+        with page.group():
+            page.add("bypassing_pods", where, pods)
 
 
 def _lock(page: PageBuilder, lock: LockSight) -> None:

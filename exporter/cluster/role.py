@@ -27,9 +27,9 @@ from exporter.delivery.metrics import DeliveryMetrics
 from exporter.delivery.push import Pusher, Sender
 from exporter.delivery.state import StateFile, read_boot_id
 from exporter.errors import ExporterError
+from exporter.exposition.board import Board
 from exporter.exposition.collector import Exposition
 from exporter.exposition.encoder import PageEncoder
-from exporter.exposition.page import Board
 from exporter.exposition.server import MetricsServer
 from exporter.kube.client import ApiClient
 from exporter.kube.watch import wall_clock_ms
@@ -154,7 +154,8 @@ class _Role:
         duration_s = time.monotonic() - began_s
         if outcome is not None:
             self._keep(outcome)
-        self._board.publish(make_page(self._snapshot(outcome, now_ms, duration_s)))
+        snapshot = self._snapshot(outcome, now_ms, duration_s)
+        self._board.publish(make_page(snapshot, self._settings.series_budget))
         self._has_findings = outcome is not None
         return time.monotonic() - began_s
 

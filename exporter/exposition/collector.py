@@ -18,8 +18,9 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from contract.catalogue import Emitter, Family, families_of
-from exporter.exposition.page import NATIVE_FAMILIES, Board, FamilySamples
+from contract.catalogue import BY_NAME, Emitter, Family, families_of
+from exporter.exposition.board import Board
+from exporter.exposition.page import NATIVE_FAMILIES, FamilySamples
 
 # A `_created` series for each counter doubles the page and is in no catalogue.
 disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -52,6 +53,28 @@ class PageCollector(Collector):
         return [] if page is None else [_metric(family) for family in page.families]
 
 
+class DroppedSeries(Collector):
+    """How much the budget has left out of pages.
+
+    Emits:
+        # HELP slicemeter_series_dropped_total Series left out because the page's budget was full.
+        # TYPE slicemeter_series_dropped_total counter
+    """
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+
+    def describe(self) -> Iterable[Metric]:
+        """The counter without its value."""
+        return [_empty_metric(BY_NAME["series_dropped_total"])]
+
+    def collect(self) -> Iterable[Metric]:
+        """The counter, from 0 on."""
+        metric = _empty_metric(BY_NAME["series_dropped_total"])
+        metric.add_metric((), self._board.dropped_series)
+        return [metric]
+
+
 class Exposition:
     """Everything `/metrics` shows: the page first, then what the registry holds.
 
@@ -67,6 +90,7 @@ class Exposition:
         self.board = board
         self.registry = CollectorRegistry()
         self.registry.register(_Reserved(page))
+        self.registry.register(DroppedSeries(board))
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
         self.everything: Collector = _Chain((page, self.registry))
@@ -104,6 +128,6 @@ def _empty_metric(family: Family) -> GaugeMetricFamily | CounterMetricFamily:
 
 def _metric(family: FamilySamples) -> Metric:
     metric = _empty_metric(family.family)
-    for sample in family.samples:
-        metric.add_metric(sample.labels, sample.value)
+    for labels, value in zip(family.labels, family.values, strict=True):
+        metric.add_metric(labels, value)
     return metric

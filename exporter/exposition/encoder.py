@@ -13,15 +13,13 @@ import operator
 import threading
 import zlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from contract.catalogue import Family
-from exporter.exposition.page import FamilySamples, Page
+from exporter.exposition.page import FamilySamples, Labels, Page
 
 if TYPE_CHECKING:
     from zlib import _Compress
-
-Labels: TypeAlias = tuple[str, ...]
 
 _NO_NUMBERS = {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf"}
 _GZIP_WINDOW = 31  # zlib's way to say: gzip header and trailer
@@ -31,10 +29,12 @@ _GO_EXPONENT_FROM = 1e6  # Go writes an exponent from seven digits on, Python on
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """One family's series on the newest page, in its order, and the finished prefix of each."""
+    """One family of the newest page: the finished prefix of each series, and the text of all."""
 
-    labels: list[Labels]
+    labels: tuple[Labels, ...]
+    values: tuple[float, ...]
     prefixes: list[str]
+    body: str
 
 
 class PageEncoder:
@@ -77,29 +77,31 @@ class PageEncoder:
 
     def _take(self, page: Page) -> None:
         """Format the samples, which look the same in both encodings."""
-        kept = {
-            family.family.name: _prefixes(family, self._kept.get(family.family.name, _Kept([], [])))
-            for family in page.families
+        kept = self._kept
+        self._kept = {
+            family.family.name: _format(family, kept.get(family.family.name)) for family in page.families
         }
-        self._kept = kept
-        self._bodies = [_body(family, kept[family.family.name].prefixes) for family in page.families]
+        self._bodies = [each.body for each in self._kept.values()]
         self._rendered = {}
         self._compressed = {}
         self._page = page
 
 
-def _prefixes(family: FamilySamples, kept: _Kept) -> _Kept:
-    """The series' prefixes: mostly the very list of the page before."""
-    labels = [sample.labels for sample in family.samples]
-    if labels == kept.labels:
+def _format(family: FamilySamples, kept: _Kept | None) -> _Kept:
+    """A family's text: mostly with the prefixes of the page before, often its very text."""
+    if kept is None:
+        prefixes = [_prefix(family.family, values) for values in family.labels]
+    elif family.labels != kept.labels:
+        known = dict(zip(kept.labels, kept.prefixes, strict=True))
+        prefixes = [known.get(values) or _prefix(family.family, values) for values in family.labels]
+    elif family.values == kept.values:
         return kept
-    known = dict(zip(kept.labels, kept.prefixes, strict=True))
-    prefixes = [known.get(values) or _prefix(family.family, values) for values in labels]
-    return _Kept(labels, prefixes)
+    else:
+        prefixes = kept.prefixes
+    return _Kept(family.labels, family.values, prefixes, _body(family.values, prefixes))
 
 
-def _body(family: FamilySamples, prefixes: list[str]) -> str:
-    values = [sample.value for sample in family.samples]
+def _body(values: tuple[float, ...], prefixes: list[str]) -> str:
     # NaN and infinities fail both comparisons and take the long way.
     texts = [
         repr(value) if -_GO_EXPONENT_FROM < value < _GO_EXPONENT_FROM else _go_text(value) for value in values

@@ -22,10 +22,17 @@ class SourceDownError(ExporterError):
 
 @dataclass(frozen=True, slots=True)
 class ProcessMemory:
-    """A process on a device: host pid and its memory in bytes (None: the driver does not say)."""
+    """A process on a device: host pid and its memory in bytes (None: the driver does not say).
+
+    Attributes:
+        gpu_instance_id: The MIG instance it runs on; None without MIG.
+        compute_instance_id: Its part of that instance.
+    """
 
     pid: int
     used_bytes: int | None
+    gpu_instance_id: int | None = None
+    compute_instance_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +59,50 @@ class BusySample:
 
 
 @dataclass(frozen=True, slots=True)
+class XidEvent:
+    """One XID error that the driver reported; `at_ms` = when it was fetched, Unix milliseconds."""
+
+    code: int
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class MigInstance:
+    """One MIG instance of a card.
+
+    Attributes:
+        profile: The driver's own word for its size (`1g.10gb`); empty where it has none.
+        memory_used_bytes: 0 while no process runs on it; None = not known.
+    """
+
+    uuid: str
+    profile: str
+    gpu_instance_id: int
+    compute_instance_id: int
+    memory_total_bytes: int | None = None
+    memory_used_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class DeviceReading:
     """One card at one tick. Every value but the identity may be None: not measured or not supported.
 
     Attributes:
+        uuid: What the card is found by. Of two cards with one UUID the second has `UUID@PCI-ADDRESS`.
+        has_repeated_uuid: It is such a second card.
+        pci_address: Where it sits (`00000000:3B:00.0`); empty when the driver does not say.
+        mode: `mig` while MIG is on, else `hami-core`.
         utilization: Records since the last read; empty = the call was healthy and nobody used the
             card; None = the call failed or is not supported, so SM time is unknown.
         busy: The same for the whole device; None = no busy figure (Σ processes is used instead).
+        power_mw: Mean of the last second where the driver has it, else the board's plain figure.
+        ecc_corrected: Errors since the driver was loaded.
+        ecc_uncorrected: The same for those that could not be corrected.
+        has_remapped_rows_pending: A row remapping waits for a reset.
+        throttle_ns: Time in which clocks were held down since the driver was loaded, by reason; a reason
+            that the card does not know is missing.
+        xids: Errors reported since the last read; None = the card reports none.
+        mig: Instances of a card in MIG mode; None = MIG is off, or it could not be asked.
         failure: Why the device is not healthy (`gpu_is_lost`, …); None = healthy.
     """
 
@@ -72,6 +116,7 @@ class DeviceReading:
     memory_used_bytes: int | None = None
     memory_reserved_bytes: int | None = None
     utilization_percent: int | None = None
+    memory_utilization_percent: int | None = None
     processes: tuple[ProcessMemory, ...] | None = None
     utilization: tuple[UtilizationSample, ...] | None = None
     busy: tuple[BusySample, ...] | None = None
@@ -81,6 +126,14 @@ class DeviceReading:
     temperature_celsius: int | None = None
     sm_clock_hz: int | None = None
     memory_clock_hz: int | None = None
+    ecc_corrected: int | None = None
+    ecc_uncorrected: int | None = None
+    has_remapped_rows_pending: bool | None = None
+    throttle_ns: tuple[tuple[str, int], ...] | None = None
+    xids: tuple[XidEvent, ...] | None = None
+    mig: tuple[MigInstance, ...] | None = None
+    pci_address: str = ""
+    has_repeated_uuid: bool = False
     failure: str | None = None
 
 

@@ -12,9 +12,10 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 
 from contract.catalogue import BY_NAME, FAMILIES, families_of
+from exporter.exposition.board import Board
 from exporter.exposition.collector import PageCollector
 from exporter.exposition.encoder import PageEncoder
-from exporter.exposition.page import NATIVE_FAMILIES, Board, Page, PageBuilder
+from exporter.exposition.page import NATIVE_FAMILIES, Page, PageBuilder
 
 PAGED = [family for family in FAMILIES if family.name not in NATIVE_FAMILIES]
 

@@ -19,8 +19,9 @@ from prometheus_client.exposition import choose_encoder
 
 from contract.catalogue import Emitter, families_of
 from exporter.delivery.metrics import DeliveryMetrics
+from exporter.exposition.board import Board
 from exporter.exposition.collector import Exposition
-from exporter.exposition.page import NATIVE_FAMILIES, Board, Page, PageBuilder
+from exporter.exposition.page import NATIVE_FAMILIES, Page, PageBuilder
 from exporter.exposition.server import MAX_CONNECTIONS, MetricsServer, accepts_gzip
 
 START = Callable[..., "Client"]
