@@ -42,9 +42,9 @@ def main(argv: Sequence[str]) -> int:
 def _run_node(argv: Sequence[str]) -> int:
     settings = load_node_settings(argv, os.environ)
     from exporter.node.role import run  # noqa: PLC0415 - each role loads only itself
+    from exporter.nvidia.nvml import NvmlSource  # noqa: PLC0415
 
-    # Without a device source slices are metered from HAMi-core's regions alone.
-    return run(settings, None, stop=_stop_on_signals())
+    return run(settings, NvmlSource(), stop=_stop_on_signals())
 
 
 def _run_cluster(argv: Sequence[str]) -> int:
