@@ -51,6 +51,10 @@ def test_the_exporter_loads_no_pynvml_before_a_driver_is_wanted() -> None:
     assert "pynvml" not in loaded_after("\n".join(f"import {name}" for name in MODULES))
 
 
+def test_the_exporter_loads_no_yaml_and_no_bcrypt_before_a_web_config_file_is_given() -> None:
+    assert not {"yaml", "bcrypt"} & loaded_after("\n".join(f"import {name}" for name in MODULES))
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["nonsense"]])
 def test_help_loads_neither_the_exporter_nor_its_libraries(arguments: list[str]) -> None:
     loaded = loaded_after(f"import slicemeter.cli\nslicemeter.cli.main({arguments!r})")
