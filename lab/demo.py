@@ -102,7 +102,7 @@ class _Demo:
         hint = "plays once, then checks" if self._options.once else "Ctrl-C stops everything"
         codes = [cluster.code for cluster in stack.scenario.clusters]
         try:
-            with Watch(console, codes, stack.album, [*stack.addresses, *costs.addresses], hint) as watch:
+            with Watch(console, codes, stack.album, [*stack.addresses, costs.address], hint) as watch:
                 evidence = self._watch(watch, costs)
         finally:
             costs.stop()

@@ -60,12 +60,9 @@ class CostWatcher:
             self._thread.join()
 
     @property
-    def addresses(self) -> list[Address]:
-        """The statements' files; they appear with the first cost."""
-        return [
-            Address(f"statement {cluster.tenant}", self._file(cluster).as_uri())
-            for cluster in self._scenario.clusters
-        ]
+    def address(self) -> Address:
+        """The folder with the statements; they appear with the first cost."""
+        return Address("statements", self._folder.as_uri())
 
     def _file(self, cluster: ClusterPlan) -> Path:
         return self._folder / f"{cluster.tenant}.html"

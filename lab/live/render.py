@@ -55,8 +55,7 @@ def render(screen: Screen, size: tuple[int, int]) -> RenderableType:
     step = Text.assemble(("▸ ", "bold yellow"), screen.step or "starting", overflow="ellipsis", no_wrap=True)
     peak = f"peak {screen.peak.memory_bytes / 1e9:.2f} GB of memory, {screen.peak.cores:.1f} cores"
     foot = Text.assemble((peak, "dim"), ("   " + screen.hint, "bold"))
-    bar_width = BAR_WIDTH if columns >= WIDE_COLUMNS else 0
-    parts: list[RenderableType] = [title, step, _slices(screen.rows, bar_width)]
+    parts: list[RenderableType] = [title, step, _slices(screen.rows, is_wide=columns >= WIDE_COLUMNS)]
     if lines >= len(screen.rows) + LINES_OF_PANELS:
         below = Table.grid(expand=True, padding=(0, 1, 0, 0))
         below.add_column(ratio=1)
@@ -68,42 +67,54 @@ def render(screen: Screen, size: tuple[int, int]) -> RenderableType:
     return Group(*parts, foot)
 
 
-def _slices(rows: Sequence[SliceRow], bar_width: int) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, expand=True, pad_edge=False, header_style="bold")
+def _slices(rows: Sequence[SliceRow], *, is_wide: bool) -> Table:
+    padding = (0, 1) if is_wide else (0, 1, 0, 0)
+    table = Table(box=box.SIMPLE_HEAD, expand=is_wide, pad_edge=False, header_style="bold", padding=padding)
     table.add_column("tenant", no_wrap=True)
     table.add_column("pod", no_wrap=True)
     table.add_column("device", no_wrap=True)
-    table.add_column("memory used / limit (MiB)", no_wrap=True)
+    table.add_column("memory used / limit (MiB)" if is_wide else "used / limit", no_wrap=True)
     table.add_column("SM now", no_wrap=True)
     table.add_column("SM mean", justify="right", no_wrap=True)
-    table.add_column("cost so far", justify="right", no_wrap=True)
+    table.add_column("cost so far" if is_wide else "cost", justify="right", no_wrap=True)
     tenants = sorted({row.tenant for row in rows})
     colours = {tenant: TENANT_COLOURS[i % len(TENANT_COLOURS)] for i, tenant in enumerate(tenants)}
+    bar_width = BAR_WIDTH if is_wide else 0
     previous = None
     for row in rows:
         if previous not in {None, row.tenant}:
             table.add_section()
         name = Text(row.tenant, style=colours[row.tenant]) if previous != row.tenant else Text("")
         previous = row.tenant
-        pod = Text.assemble((f"{row.key.namespace}/", "dim"), row.key.pod)
-        memory, sm = _memory(row, bar_width), _sm(row.sm_now, bar_width)
-        table.add_row(name, pod, row.device, memory, sm, _percent(row.sm_mean), _cost(row.cost))
+        namespace = f"{row.key.namespace}/" if is_wide else ""
+        table.add_row(
+            name,
+            Text.assemble((namespace, "dim"), row.key.pod),
+            row.device,
+            _memory(row, bar_width),
+            _sm(row.sm_now, bar_width),
+            _percent(row.sm_mean),
+            _cost(row.cost),
+        )
     return table
 
 
 def _memory(row: SliceRow, bar_width: int) -> Text:
     limit = row.granted_mib if row.limit_mib is None else row.limit_mib
+    space = " " if bar_width else ""
     if row.used_mib is None:
-        return Text(f"{' ' * bar_width} {'–':>6} / {limit:>6,.0f} granted", style="dim")
+        granted = " granted" if bar_width else ""
+        return Text(f"{' ' * bar_width}{space}{'–':>6} / {limit:>6,.0f}{granted}", style="dim")
     share = row.used_mib / limit if limit else 0.0
     colour = "red" if share > 0.9 else "yellow" if share > 0.75 else "green"
-    return Text.assemble(_bar(share, colour, bar_width), f" {row.used_mib:>6,.0f} / {limit:>6,.0f}")
+    return Text.assemble(_bar(share, colour, bar_width), f"{space}{row.used_mib:>6,.0f} / {limit:>6,.0f}")
 
 
 def _sm(share: float | None, bar_width: int) -> Text:
+    space = " " if bar_width else ""
     if share is None:
-        return Text(f"{' ' * bar_width} {'–':>4}", style="dim")
-    return Text.assemble(_bar(share, "cyan", bar_width), f" {share:>4.0%}")
+        return Text(f"{' ' * bar_width}{space}{'–':>4}", style="dim")
+    return Text.assemble(_bar(share, "cyan", bar_width), f"{space}{share:>4.0%}")
 
 
 def _bar(share: float, colour: str, width: int) -> Text:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -96,10 +97,11 @@ class Watch:
 
 
 def picture(screen: Screen, width: int = 132) -> str:
-    """A screen as SVG, for documents."""
+    """A screen as SVG, for documents; paths of this computer are left out."""
+    pages = [address for address in screen.addresses if address.place.startswith("http")]
     with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
         console = Console(
             record=True, width=width, file=nowhere, force_terminal=True, color_system="truecolor"
         )
-        console.print(render(screen, (width, ANY_HEIGHT)))
+        console.print(render(replace(screen, addresses=pages), (width, ANY_HEIGHT)))
         return console.export_svg(title="slicemeter demo")

@@ -9,6 +9,7 @@ from rich.console import Console
 from lab.footprint import Footprint
 from lab.live.render import Screen, render
 from lab.live.view import Address, Cost, PodKey, cluster_line, slice_rows
+from lab.live.watch import picture
 from lab.pages import Page, parse_page
 
 SLICE = 'node="n",namespace="research",pod="held",container="cuda",device_uuid="GPU-1",tenant="research"'
@@ -120,3 +121,40 @@ slicemeter_bypassing_pods{namespace="team",tenant="a",why="scheduler"} 1
         "node locked by share-a, 2 waiting",
         "1 past HAMi",
     )
+
+
+def test_a_small_window_shows_fewer_things_and_each_of_them_whole() -> None:
+    key = PodKey("lab-c", "research", "held")
+    rows = slice_rows(
+        "lab-c", [measured(0.0, 0.0), measured(10.0, 3.0)], {key: Cost(Decimal("0.0123"), "EUR")}
+    )
+    screen = Screen(
+        elapsed_s=75,
+        step="lab-c: held is bound",
+        rows=[*rows, *slice_rows("lab-a", [mock()], {})],
+        clusters=[],
+        addresses=[Address("node lab-c", "http://127.0.0.1:9476/metrics")],
+        peak=Footprint(),
+        hint="Ctrl-C stops everything",
+    )
+
+    text = shown(screen, 80, 24)
+
+    assert "…" not in text
+    for words in ("held", "2,000 /  4,000", "84%", "30%", "0.0123 EUR", "– / 20,000", "a taller window"):
+        assert words in text
+    assert "http://" not in text
+
+
+def test_a_picture_names_no_path_of_this_computer() -> None:
+    addresses = [
+        Address("API token", "/tmp/x/operator.token"),
+        Address("accounting", "http://127.0.0.1:1/metrics"),
+    ]
+    screen = Screen(5, "", [], [], addresses, Footprint(), "")
+
+    svg = picture(screen)
+
+    assert svg.startswith("<svg")
+    assert "http://127.0.0.1:1/metrics" in svg
+    assert "operator.token" not in svg
