@@ -37,7 +37,9 @@ MAX_LABELS = 64
 MAX_MIB = 16 * 1024 * 1024
 """16 TiB on one card."""
 
-MAX_CORE_PERCENT = 100
+MAX_CORE_PERCENT = 1_000
+"""HAMi takes a request above 100 as 100, and so does a share; ten cards on one is no request."""
+
 MAX_SLOTS = 100_000
 MAX_HOUR_MJ = 10_000 * 3_600 * 1_000
 """A board of 10 kW for an hour."""
