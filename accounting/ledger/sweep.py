@@ -7,7 +7,7 @@ edges are cuts gives the same segments. Source: `reference/ledger.md §2`.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -93,20 +93,34 @@ def sweep(
     Returns:
         The segments in time order; none where the device was not present.
     """
-    ordered = sorted(
-        (hold for hold in holds if overlaps((hold.from_ms, hold.to_ms), window)),
-        key=lambda hold: (hold.slice_key, hold.from_ms),
-    )
+    ordered = [hold for hold in holds if overlaps((hold.from_ms, hold.to_ms), window)]
     fixed = {cut for cut in cuts if window[0] < cut < window[1]}
     fixed.update(edge for hold in ordered for edge in (hold.from_ms, hold.to_ms))
     fixed.update(edge for span in policies for edge in (span.from_ms, span.to_ms))
     events = sorted(fixed)
     segments: list[Segment] = []
+    active = _Active(ordered)
     for span in spans:
         start, end = max(span.from_ms, window[0]), min(span.to_ms, window[1])
         for from_ms, to_ms in _pieces(start, end, events):
-            segments.append(_segment(span, ordered, (from_ms, to_ms), _policy_at(policies, from_ms)))
+            held = active.at(from_ms)
+            segments.append(_segment(span, held, (from_ms, to_ms), _policy_at(policies, from_ms)))
     return segments
+
+
+class _Active:
+    """Answers "which slices hold a part here?" for instants that only grow, in the order of their keys."""
+
+    def __init__(self, holds: Sequence[Hold]) -> None:
+        self._coming = sorted(holds, key=lambda hold: hold.from_ms, reverse=True)
+        self._held: list[Hold] = []
+
+    def at(self, at_ms: int) -> Sequence[Hold]:
+        while self._coming and self._coming[-1].from_ms <= at_ms:
+            insort(self._held, self._coming.pop(), key=lambda hold: hold.slice_key)
+        if any(hold.to_ms <= at_ms for hold in self._held):
+            self._held = [hold for hold in self._held if hold.to_ms > at_ms]
+        return self._held
 
 
 def _pieces(start: int, end: int, events: Sequence[int]) -> Iterator[Interval]:
@@ -129,8 +143,7 @@ def _policy_at(policies: Sequence[PolicySpan], at_ms: int) -> Policy:
     return next((span.policy for span in policies if span.from_ms <= at_ms < span.to_ms), "dominant")
 
 
-def _segment(span: PresenceSpan, holds: Sequence[Hold], when: Interval, policy: Policy) -> Segment:
-    active = [hold for hold in holds if hold.from_ms <= when[0] and when[1] <= hold.to_ms]
+def _segment(span: PresenceSpan, active: Sequence[Hold], when: Interval, policy: Policy) -> Segment:
     units = [share_units(hold.grant, span.registered_mib, span.model, policy) for hold in active]
     division = divide(when[1] - when[0], units, card_units(span.registered_mib, span.model))
     parts = []

@@ -47,6 +47,8 @@ class HeldSlice:
 
     allocation: MergedAllocation
     held: Held
+    allocation_id: UUID
+    """Kept, since a line is added to many times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,7 @@ def read_card(session: Session, key: DeviceKey, window: Interval, *, as_of_ms: i
         )
     )
     slices = {
-        allocation.slice_key: HeldSlice(allocation, held(allocation, as_of_ms=as_of_ms, grace_ms=grace_ms))
+        allocation.slice_key: _held_slice(allocation, as_of_ms=as_of_ms, grace_ms=grace_ms)
         for allocation in allocations
     }
     not_ready = not_ready_times(states, as_of_ms=as_of_ms, grace_ms=grace_ms)
@@ -221,6 +223,11 @@ def _use(
         )
         down_use[slice_key] = (*down_use.get(slice_key, ()), *merge_container_hour(of_hour).down_use)
     return [(from_ms, to_ms) for from_ms, to_ms in alive], down_use
+
+
+def _held_slice(allocation: MergedAllocation, *, as_of_ms: int, grace_ms: int) -> HeldSlice:
+    when = held(allocation, as_of_ms=as_of_ms, grace_ms=grace_ms)
+    return HeldSlice(allocation, when, allocation.slice_key.allocation_id)
 
 
 def _hold(one: HeldSlice, down_use: tuple[Interval, ...]) -> Hold:

@@ -139,7 +139,7 @@ class Lines:
         key = LineKey(
             self.books.account.code,
             "usage",
-            str(part.slice_key.allocation_id),
+            str(one.allocation_id),
             one.allocation.tenant_key,
             day[0],
             segment.model,

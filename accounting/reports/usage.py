@@ -122,7 +122,7 @@ class _Found:
 
     @property
     def allocation_id(self) -> UUID:
-        return self.slice.allocation.slice_key.allocation_id
+        return self.slice.allocation_id
 
 
 def _sweep(card: Card, rulebook: Rulebook) -> list[Segment]:
