@@ -7,7 +7,9 @@ never longer.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
+from uuid import UUID
 
 from accounting.facts.bounds import MAX_AGE_MS, MS_PER_DAY
 from accounting.settings import MAX_GRACE_MS
@@ -28,15 +30,21 @@ REACH_MS = MAX_GRACE_MS
 class Window:
     """Time of one device, or of all devices of a node (`device_uuid` None), that may have changed.
 
-    `sizes_what_is_held` says that a report of the card stands behind it: when no earlier one knows the
-    card's size, it also sizes what was held before it.
+    Two witnesses speak of one slice, and a report of the card sizes what is held on it; so what else the
+    store holds can widen the window (`marks.mark`):
+
+    Attributes:
+        reach: `slice_end` to the latest that any witness says of the slice `allocation_id`; `slice`
+            over all that any says of it; `card` back to the first hold on the card, when no earlier
+            report knows how large the card is.
     """
 
     node_uid: str
     device_uuid: str | None
     from_ms: int
     to_ms: int
-    sizes_what_is_held: bool = False
+    reach: Literal["itself", "slice_end", "slice", "card"] = "itself"
+    allocation_id: UUID | None = None
 
     def days(self, *, now_ms: int) -> range:
         """Starts of the UTC days that it touches with its reach; nothing older than 400 days."""
@@ -46,20 +54,29 @@ class Window:
 
 
 def touched_by_allocation(before: AllocationFact | None, after: AllocationFact, _now_ms: int) -> list[Window]:
-    """Between a confirmation and the next only the time since; else all that is or was held."""
-    ends = [after.confirmed_at_ms, after.ended_at_ms or 0]
+    """Between a confirmation and the next only the time since; else all that is or was held.
+
+    A report may give the merged slice another size, name or node, and an end cuts off what the other
+    witness confirmed; a longer confirmation alone does neither.
+    """
+    here = Window(
+        after.node_uid,
+        after.device_uuid,
+        after.bound_at_ms,
+        max(after.confirmed_at_ms, after.ended_at_ms or 0),
+        reach="slice",
+        allocation_id=after.slice_key.allocation_id,
+    )
     if before is None:
-        return [Window(after.node_uid, after.device_uuid, after.bound_at_ms, max(ends))]
-    ends += [before.confirmed_at_ms, before.ended_at_ms or 0]
-    if _sized_alike(before, after):
-        known = [
-            before.confirmed_at_ms,
-            *(at for at in (before.ended_at_ms, after.ended_at_ms) if at is not None),
-        ]
-        return [Window(after.node_uid, after.device_uuid, min(known), max(ends))]
-    begins = min(before.bound_at_ms, after.bound_at_ms)
-    nodes = sorted({before.node_uid, after.node_uid})
-    return [Window(node_uid, after.device_uuid, begins, max(ends)) for node_uid in nodes]
+        return [here]
+    until = max(here.to_ms, before.confirmed_at_ms, before.ended_at_ms or 0)
+    if not _sized_alike(before, after):
+        begins = min(before.bound_at_ms, after.bound_at_ms)
+        nodes = sorted({before.node_uid, after.node_uid})
+        return [replace(here, node_uid=node_uid, from_ms=begins, to_ms=until) for node_uid in nodes]
+    ends = [at_ms for at_ms in (before.ended_at_ms, after.ended_at_ms) if at_ms is not None]
+    begins = min(before.confirmed_at_ms, *ends) if ends else before.confirmed_at_ms
+    return [replace(here, from_ms=begins, to_ms=until, reach="slice_end" if ends else "itself")]
 
 
 def _sized_alike(before: AllocationFact, after: AllocationFact) -> bool:
@@ -77,7 +94,7 @@ def touched_by_presence(before: PresenceFact | None, after: PresenceFact, now_ms
         return [Window(after.node_uid, after.device_uuid, before.to_ms, after.to_ms)]
     # The size and state last known hold on where slices are held but nobody reports the card.
     ends = max(after.to_ms, now_ms)
-    return [Window(after.node_uid, after.device_uuid, after.from_ms, ends, sizes_what_is_held=True)]
+    return [Window(after.node_uid, after.device_uuid, after.from_ms, ends, reach="card")]
 
 
 def _same_but_longer(before: PresenceFact, after: PresenceFact) -> bool:
