@@ -23,6 +23,7 @@ def environment() -> jinja2.Environment:
     made.filters |= {
         "hours": units.hours,
         "amount": units.amount_text,
+        "price": units.price_text,
         "sm": units.sm_text,
         "peak": units.peak_text,
         "energy": units.energy_text,

@@ -11,6 +11,7 @@ from accounting.reports.units import (
     energy_text,
     hours,
     peak_text,
+    price_text,
     sm_text,
     what,
     when,
@@ -27,7 +28,7 @@ def statement_table(statement: Statement) -> str:
     headings += ["SM HOURS", "PEAK"]
     rows = []
     for line in statement.lines:
-        price = "unrated" if line.unit_price is None else f"{line.unit_price.normalize():f}"
+        price = price_text(line.unit_price, statement.currency)
         cells = [line.day, what(line), line.model]
         cells += [hours(line.own_ppm_ms), hours(line.discount_ppm_ms), hours(line.charged_ppm_ms)]
         cells += [price, amount_text(line.shown)] if has_money else []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 from accounting.ledger.calendar import at_text, local_text
-from accounting.ledger.rounding import card_hours
+from accounting.ledger.rounding import card_hours, to_currency
 from accounting.periods.statement import Coverage, StatementLine
 from accounting.periods.use import Use
 from contract.units import MJ_PER_JOULE, PPM
@@ -32,6 +32,15 @@ def coverage_text(coverage: Coverage) -> str:
 def amount_text(amount: Decimal | None) -> str:
     """A rounded amount with thousands apart."""
     return "–" if amount is None else f"{amount:,f}"
+
+
+def price_text(unit_price: Decimal | None, currency: str | None) -> str:
+    """A price per card-hour, with at least the digits of its currency."""
+    if unit_price is None or currency is None:
+        return "unrated"
+    plain = unit_price.normalize()
+    least = to_currency(unit_price, currency)
+    return f"{least if least == plain else plain:f}"
 
 
 def sm_text(use: Use | None) -> str:

@@ -13,6 +13,7 @@ import pytest
 from accounting.periods.statement import Coverage, Statement, StatementLine, Sums
 from accounting.periods.use import Use
 from accounting.reports.rendering import render_statement
+from accounting.reports.units import price_text
 
 CARD_HOUR = 3_600_000_000_000
 START = 1_790_805_600_000
@@ -93,8 +94,8 @@ def test_table_shows_lines_rounding_total_and_what_they_rest_on(statement: State
         "period open, provisional, rated as of 2026-10-01 02:00 CEST",
         "",
         "DAY         WHAT               MODEL        OWN  DISCOUNT  CARD-HOURS  PRICE  AMOUNT      SM HOURS          PEAK",  # noqa: E501
-        "2026-10-01  team/train · main  Tesla T4  1.0000    0.2500      0.7500    1.6    1.20        0.2500     3,684 MiB",  # noqa: E501
-        "2026-10-01  team/serve · main  Tesla T4  1.0000    0.2500      0.7500    1.6    1.20  not measured  not measured",  # noqa: E501
+        "2026-10-01  team/train · main  Tesla T4  1.0000    0.2500      0.7500   1.60    1.20        0.2500     3,684 MiB",  # noqa: E501
+        "2026-10-01  team/serve · main  Tesla T4  1.0000    0.2500      0.7500   1.60    1.20  not measured  not measured",  # noqa: E501
         "rounding                                                                        0.01",
         "total                                    2.0000    0.5000      1.5000           2.41",
         "",
@@ -102,6 +103,14 @@ def test_table_shows_lines_rounding_total_and_what_they_rest_on(statement: State
         "measured: 0.2500 SM hours, peak 3,684 MiB, 0.5000 kWh",
         "coverage 75.00 % of the devices' presence is confirmed",
     ]
+
+
+@pytest.mark.parametrize(
+    ("price", "currency", "text"),
+    [("0.4", "EUR", "0.40"), ("1E+2", "EUR", "100.00"), ("0.4125", "EUR", "0.4125"), ("40", "JPY", "40")],
+)
+def test_price_has_at_least_the_digits_of_its_currency(price: str, currency: str, text: str) -> None:
+    assert price_text(Decimal(price), currency) == text
 
 
 def test_csv_adds_up_to_the_total_with_its_rounding_line(statement: Statement) -> None:
