@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from accounting.api.dependencies import InService, Operator, Reader
-from accounting.api.windows import Period, Window
+from accounting.api.windows import AskedPage, Period, Window
 from accounting.reports.allocations import allocations_document, list_allocations
 from accounting.reports.capacity import capacity_document, report_capacity
 from accounting.reports.cost import GroupBy, cost_document, report_cost
@@ -23,10 +23,10 @@ def answer(document: Document) -> Response:
 
 
 @router.get("/usage")
-def usage(service: InService, viewer: Reader, window: Window) -> Response:
+def usage(service: InService, viewer: Reader, window: Window, page: AskedPage) -> Response:
     """What slices held and used in a window, one row a slice."""
     with service.database.reading() as session:
-        return answer(usage_document(report_usage(session, viewer, window)))
+        return answer(usage_document(report_usage(session, viewer, window), page))
 
 
 @router.get("/costs")
@@ -43,21 +43,23 @@ def costs(
 
 @router.get("/capacity")
 def capacity(
+    *,
     service: InService,
     viewer: Operator,  # noqa: ARG001 - asking is what keeps tenants out
     window: Window,
+    page: AskedPage,
     cluster: Annotated[str | None, Query()] = None,
 ) -> Response:
     """Device hours: charged + idle + down = present."""
     with service.database.reading() as session:
-        return answer(capacity_document(report_capacity(session, window, cluster=cluster)))
+        return answer(capacity_document(report_capacity(session, window, cluster=cluster), page))
 
 
 @router.get("/allocations")
-def allocations(service: InService, viewer: Reader, window: Window) -> Response:
+def allocations(service: InService, viewer: Reader, window: Window, page: AskedPage) -> Response:
     """Slices held in a window, merged from both witnesses."""
     with service.database.reading() as session:
         found = list_allocations(
             session, viewer, window, as_of_ms=service.clock(), grace_ms=service.settings.grace_ms
         )
-    return answer(allocations_document(found, window))
+    return answer(allocations_document(found, window, page))

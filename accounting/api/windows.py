@@ -1,4 +1,4 @@
-"""The time of a request: a half-open window `from`, `to` (RFC 3339 with an offset), or a month."""
+"""What requests share: a half-open window `from`, `to` (RFC 3339 with an offset), a month, a page."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from accounting.ledger.calendar import (
     parse_instant,
     parse_month,
 )
+from accounting.reports.paging import MAX_LIMIT, Asked
 
 MAX_WINDOW_MS = 400 * 86_400_000
 
@@ -44,5 +45,14 @@ def _period(period: str) -> Month:
         raise Problem(422, str(error)) from None
 
 
+def _page(
+    *,
+    limit: Annotated[int | None, Query(ge=1, le=MAX_LIMIT, description="default: every row")] = None,
+    cursor: Annotated[str | None, Query(description="`next` of the page before")] = None,
+) -> Asked:
+    return Asked(limit, cursor)
+
+
 Window = Annotated[tuple[int, int], Depends(_window)]
 Period = Annotated[Month, Depends(_period)]
+AskedPage = Annotated[Asked, Depends(_page)]

@@ -15,6 +15,7 @@ from accounting.ledger.calendar import at_text
 from accounting.ledger.intervals import Interval, overlaps
 from accounting.ledger.merge import Held, MergedAllocation, held, merge_allocation
 from accounting.reports.documents import Document, instant
+from accounting.reports.paging import EVERYTHING, Asked, Key, page_of
 from accounting.store.models import AllocationReport, Cluster
 from accounting.tenants.tree import leaf_path, list_tenants
 from contract.facts import AllocationFact
@@ -70,12 +71,21 @@ def list_allocations(
     return rows
 
 
-def allocations_document(rows: Sequence[AllocationRow], window: Interval) -> Document:
-    """The list as JSON; `ended_at` is null while the slice is held."""
+def _key(row: AllocationRow) -> Key:
+    key = row.allocation.slice_key
+    return row.allocation.bound_at_ms, key.cluster, key.pod_uid, key.container, key.device_uuid
+
+
+def allocations_document(
+    rows: Sequence[AllocationRow], window: Interval, asked: Asked = EVERYTHING
+) -> Document:
+    """The list as JSON, one page of it; `ended_at` is null while the slice is held."""
+    page = page_of(rows, _key, asked)
     return {
         "from": at_text(window[0]),
         "to": at_text(window[1]),
-        "rows": [_row(row) for row in rows],
+        "rows": [_row(row) for row in page.rows],
+        "next": page.next,
         "totals": {"allocations": len(rows), "open": sum(1 for row in rows if row.held.end == "open")},
     }
 

@@ -12,6 +12,7 @@ from accounting.ledger.calendar import at_text
 from accounting.ledger.intervals import Interval
 from accounting.periods.statement import Coverage, rated_as_of_ms
 from accounting.reports.documents import Document, coverage_document, instant
+from accounting.reports.paging import EVERYTHING, Asked, Key, page_of
 from accounting.reports.usage import CardSums, card_sums_document
 from accounting.store.models import DeviceHour
 from contract.units import PPM
@@ -48,9 +49,14 @@ def sums_of_hours(rows: Sequence[DeviceHour]) -> CardSums:
     )
 
 
-def capacity_document(report: CapacityReport) -> Document:
-    """The report as JSON."""
+def _key(row: DeviceHour) -> Key:
+    return row.cluster, row.hour_ms, row.node_uid, row.device_uuid
+
+
+def capacity_document(report: CapacityReport, asked: Asked = EVERYTHING) -> Document:
+    """The report as JSON: one page of rows, totals over all of them."""
     sums = report.sums
+    page = page_of(report.rows, _key, asked)
     unexplained = sums.present_ppm_ms - sums.charged_ppm_ms - sums.idle_ppm_ms - sums.down_ppm_ms
     return {
         "from": at_text(report.window[0]),
@@ -70,8 +76,9 @@ def capacity_document(report: CapacityReport) -> Document:
                 "down_ppm_ms": row.down_ppm_ms,
                 "confirmed_ms": row.confirmed_ms,
             }
-            for row in report.rows
+            for row in page.rows
         ],
+        "next": page.next,
         "totals": card_sums_document(sums),
         "reconciliation": {
             **card_sums_document(sums),

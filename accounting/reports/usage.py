@@ -22,6 +22,7 @@ from accounting.periods.compute import Rulebook, cuts_of, read_rulebook
 from accounting.periods.statement import rated_as_of_ms, rated_grace_ms
 from accounting.periods.use import SliceUses, Use, add_uses
 from accounting.reports.documents import Document, instant, use_document
+from accounting.reports.paging import EVERYTHING, Asked, Key, page_of
 from accounting.store.models import Cluster
 from accounting.tenants.tree import leaf_path, list_tenants
 from contract.ids import SliceKey
@@ -191,9 +192,15 @@ def _use_fields(use: Use | None) -> Document:
     return {name: None if use is None else getattr(use, name) for name in names}
 
 
-def usage_document(report: UsageReport) -> Document:
-    """The report as JSON."""
+def _key(row: SliceRow) -> Key:
+    key = row.slice.allocation.slice_key
+    return row.slice.held.from_ms, key.cluster, key.pod_uid, key.container, key.device_uuid
+
+
+def usage_document(report: UsageReport, asked: Asked = EVERYTHING) -> Document:
+    """The report as JSON: one page of rows, totals over all of them."""
     rows = report.rows
+    page = page_of(rows, _key, asked)
     own = sum(row.own_ppm_ms or 0 for row in rows)
     charged = sum(row.charged_ppm_ms or 0 for row in rows)
     cards = report.cards
@@ -201,7 +208,8 @@ def usage_document(report: UsageReport) -> Document:
         "from": at_text(report.window[0]),
         "to": at_text(report.window[1]),
         "as_of": instant(report.as_of_ms),
-        "rows": [slice_document(row) for row in rows],
+        "rows": [slice_document(row) for row in page.rows],
+        "next": page.next,
         "totals": {
             "slices": len(rows),
             "held_ms": sum(row.held_ms for row in rows),

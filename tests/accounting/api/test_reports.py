@@ -246,3 +246,21 @@ def test_periods_are_those_of_the_viewers_accounts(books: Api) -> None:
     assert [(row["account"], row["period"], row["from"], row["state"]) for row in rows] == [
         ("acme", "2026-10", "2026-09-30T22:00:00Z", "open")
     ]
+
+
+@pytest.mark.parametrize("report", ["usage", "capacity", "allocations"])
+def test_pages_hold_every_row_once_and_the_totals_of_all(books: Api, report: str) -> None:
+    token = books.token("operator")
+    whole = books.request("GET", f"/api/v1/{report}?{DAY}", token=token).json()
+    assert whole["next"] is None
+    rows: list[object] = []
+    cursor = ""
+    for _ in whole["rows"]:
+        page = books.request("GET", f"/api/v1/{report}?{DAY}&limit=1{cursor}", token=token).json()
+        assert page["totals"] == whole["totals"]
+        rows += page["rows"]
+        cursor = f"&cursor={page['next']}"
+    assert rows == whole["rows"]
+    assert len(rows) >= 3
+    assert books.request("GET", f"/api/v1/{report}?limit=0", token=token).status_code == 422
+    assert books.request("GET", f"/api/v1/{report}?{DAY}&cursor=x", token=token).status_code == 422

@@ -1,0 +1,75 @@
+"""Pages of a sorted list, each beginning behind the last key of the one before.
+
+Invariant: whoever walks all pages gets every row that was there from the start exactly once, however many
+rows are added meanwhile, because a page begins behind a key and not at a number.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeAlias, TypeVar
+
+import msgspec
+
+from accounting.errors import InvalidError
+
+MAX_LIMIT = 5_000
+
+Key: TypeAlias = tuple[int | str, ...]
+"""Unique, and the order of the list."""
+
+Row = TypeVar("Row")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Which page: at most `limit` rows (None: all) behind a cursor."""
+
+    limit: int | None = None
+    cursor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[Row]):
+    """Rows, and the cursor of the next page (None: this was the last)."""
+
+    rows: Sequence[Row]
+    next: str | None
+
+
+EVERYTHING = Asked()
+
+
+def page_of(rows: Sequence[Row], key_of: Callable[[Row], Key], asked: Asked) -> Page[Row]:
+    """Cut one page out of rows that are sorted by their key.
+
+    Raises:
+        InvalidError: The cursor is none of ours.
+    """
+    left = rows
+    if asked.cursor is not None:
+        after = _read(asked.cursor, key_of(rows[0]) if rows else None)
+        left = [row for row in rows if key_of(row) > after]
+    if asked.limit is None or len(left) <= asked.limit:
+        return Page(left, None)
+    cut = left[: asked.limit]
+    return Page(cut, _write(key_of(cut[-1])))
+
+
+def _write(key: Key) -> str:
+    return base64.urlsafe_b64encode(msgspec.json.encode(key)).decode().rstrip("=")
+
+
+def _read(cursor: str, like: Key | None) -> Key:
+    refused = InvalidError("the cursor is none of this list; take it from `next` of the page before")
+    try:
+        text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
+        key = tuple(msgspec.json.decode(text, type=list[int | str]))
+    except (binascii.Error, ValueError, msgspec.DecodeError):
+        raise refused from None
+    if like is not None and [type(part) for part in key] != [type(part) for part in like]:
+        raise refused
+    return key
