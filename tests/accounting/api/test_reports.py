@@ -7,6 +7,7 @@ import io
 import json
 from collections.abc import Callable
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -264,3 +265,11 @@ def test_pages_hold_every_row_once_and_the_totals_of_all(books: Api, report: str
     assert len(rows) >= 3
     assert books.request("GET", f"/api/v1/{report}?limit=0", token=token).status_code == 422
     assert books.request("GET", f"/api/v1/{report}?{DAY}&cursor=x", token=token).status_code == 422
+
+
+def test_every_route_is_documented(api: Api) -> None:
+    described = api.request("GET", "/api/v1/openapi.json").json()["paths"]
+    page = (Path(__file__).parents[3] / "docs" / "api.md").read_text(encoding="utf-8")
+    for path, methods in described.items():
+        for method in methods:
+            assert f"`{method.upper()} {path}" in page
