@@ -1,7 +1,7 @@
 """The engine and its two kinds of transaction: one that reads, one that writes.
 
-Invariant: a writing transaction holds the write lock from its first statement (`BEGIN IMMEDIATE`), so
-what it read cannot have changed when it writes, and two writers wait for each other instead of failing.
+Invariant: a writing transaction holds the write lock from its beginning (`BEGIN IMMEDIATE`), so what it
+read cannot have changed when it writes, and two writers wait for each other instead of failing.
 """
 
 from __future__ import annotations
@@ -63,6 +63,7 @@ class Database:
     def writing(self) -> Iterator[Session]:
         """A transaction that is committed when the block ends, and rolled back when it raises."""
         with Session(self._writer) as session, session.begin():
+            session.connection()  # takes the lock now, not at the first statement
             yield session
 
     @contextmanager
