@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from contract.ids import ClusterCode
@@ -22,6 +22,8 @@ from exporter.kube.access import SERVICE_ACCOUNT, KubeAccess
 from exporter.kube.errors import KubeError
 from exporter.kube.tenant import DEFAULT_TENANT_FROM, TenantRule, TenantRuleError, parse_tenant_rules
 from exporter.setting import Given, Setting, SettingsError, collect
+
+Compat: TypeAlias = Literal["hami"]
 
 # -- parsers: text to value ---------------------------------------------------------------------
 
@@ -83,6 +85,13 @@ def _factor(text: str) -> int:
     if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 1_000_000:
         raise ValueError("give a whole number from 1 on")
     return int(text)
+
+
+def _compat(text: str) -> Compat | None:
+    word = text.strip()
+    if word not in {"", "hami"}:
+        raise ValueError("give hami or nothing")
+    return "hami" if word else None
 
 
 def _series(text: str) -> int:
@@ -189,6 +198,18 @@ SERIES_BUDGET = Setting(
     str(DEFAULT_SERIES_BUDGET),
     _series,
 )
+WEB_CONFIG_FILE = Setting(
+    "web_config_file",
+    "TLS and basic auth of our own pages, in the format of Prometheus' exporters; empty = plain HTTP",
+    "",
+    _optional_path,
+)
+METRICS_TOKEN_FILE = Setting(
+    "metrics_token_file",
+    "bearer token that opens our own pages, read again when replaced; empty = none",
+    "",
+    _optional_path,
+)
 
 NODE_NAME = Setting("node_name", "name of this node", None, _word, also_env="NODE_NAME")
 CONTAINER_ROOTS = Setting(
@@ -205,6 +226,12 @@ MIG_LOCK_FILE = Setting(
     "while this file exists HAMi re-slices cards, and NVML is let go",
     "/tmp/hami/hami-mig-apply.lock",  # noqa: S108 - HAMi's path
     _path,
+)
+COMPAT = Setting(
+    "compat",
+    "hami = serve /metrics/hami under the names of HAMi 2.10's monitor too, where that does not run",
+    "",
+    _compat,
 )
 
 LOCK_TIMEOUT_SECONDS = Setting(
@@ -232,6 +259,8 @@ COMMON_SETTINGS: tuple[Setting[Any], ...] = (
     SCHEDULER_NAMES,
     ENDED_KEEP_SECONDS,
     SERIES_BUDGET,
+    WEB_CONFIG_FILE,
+    METRICS_TOKEN_FILE,
 )
 NODE_SETTINGS: tuple[Setting[Any], ...] = (
     *COMMON_SETTINGS,
@@ -240,6 +269,7 @@ NODE_SETTINGS: tuple[Setting[Any], ...] = (
     PROC_ROOT,
     SAMPLE_INTERVAL_SECONDS,
     MIG_LOCK_FILE,
+    COMPAT,
 )
 CLUSTER_SETTINGS: tuple[Setting[Any], ...] = (*COMMON_SETTINGS, LOCK_TIMEOUT_SECONDS)
 
@@ -272,6 +302,8 @@ class CommonSettings:
     scheduler_names: tuple[str, ...] = ("hami-scheduler",)
     ended_keep_seconds: float = 120.0
     series_budget: int = DEFAULT_SERIES_BUDGET
+    web_config_file: Path | None = None
+    metrics_token_file: Path | None = None
     once: bool = False
 
 
@@ -284,6 +316,7 @@ class NodeSettings(CommonSettings):
     proc_root: Path | None = Path("/proc")
     sample_interval_seconds: float = 1.0
     mig_lock_file: Path = Path("/tmp/hami/hami-mig-apply.lock")  # noqa: S108 - HAMi's path
+    compat: Compat | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -307,6 +340,7 @@ def load_node_settings(argv: Sequence[str], environ: Mapping[str, str]) -> NodeS
         proc_root=given.value(PROC_ROOT),
         sample_interval_seconds=given.value(SAMPLE_INTERVAL_SECONDS),
         mig_lock_file=given.value(MIG_LOCK_FILE),
+        compat=given.value(COMPAT),
     )
 
 
@@ -361,5 +395,7 @@ def _common(given: Given) -> dict[str, Any]:
         "scheduler_names": given.value(SCHEDULER_NAMES),
         "ended_keep_seconds": given.value(ENDED_KEEP_SECONDS),
         "series_budget": given.value(SERIES_BUDGET),
+        "web_config_file": given.value(WEB_CONFIG_FILE),
+        "metrics_token_file": given.value(METRICS_TOKEN_FILE),
         "once": given.once,
     }

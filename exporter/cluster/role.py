@@ -29,6 +29,7 @@ from exporter.delivery.state import StateFile, read_boot_id
 from exporter.errors import ExporterError
 from exporter.exposition.board import Board
 from exporter.exposition.collector import Exposition
+from exporter.exposition.door import Door
 from exporter.exposition.encoder import PageEncoder
 from exporter.exposition.server import MetricsServer
 from exporter.kube.client import ApiClient
@@ -73,6 +74,8 @@ class _Role:
         self._stop = stop
         self._wake = threading.Event()
         self._has_findings = False
+        # Before anything is opened: whatever is wrong with these files ends the start.
+        door = Door(settings.web_config_file, settings.metrics_token_file)
         self._board = Board()
         self._exposition = Exposition(self._board, "cluster")
         metrics = DeliveryMetrics(self._exposition.registry)
@@ -90,7 +93,11 @@ class _Role:
             return
         try:
             self._server = MetricsServer(
-                self._exposition, self.readiness, host=settings.listen_host, port=settings.listen_port
+                self._exposition,
+                self.readiness,
+                host=settings.listen_host,
+                port=settings.listen_port,
+                door=door,
             )
         except OSError:
             self._store.close()
@@ -105,7 +112,7 @@ class _Role:
         assert self._server is not None
         self._watches.start()
         self._server.start()
-        _log.info("serving http://%s:%d/metrics", self._settings.listen_host, self._server.port)
+        _log.info("serving /metrics on %s:%d", self._settings.listen_host, self._server.port)
         if self._pusher is not None:
             self._pusher.start()
         try:

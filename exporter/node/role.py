@@ -23,6 +23,7 @@ from exporter.delivery.witness import Witness
 from exporter.errors import ExporterError
 from exporter.exposition.board import Board
 from exporter.exposition.collector import Exposition
+from exporter.exposition.door import Door
 from exporter.exposition.encoder import PageEncoder
 from exporter.exposition.server import MetricsServer
 from exporter.kube.client import ApiClient
@@ -80,6 +81,8 @@ class _Role:
         self._stale_after_s = max(STALE_AFTER_S, 5 * settings.sample_interval_seconds)
         self._broke = False
         self._ticked_at_s: float | None = None
+        # Before anything is opened: whatever is wrong with these files ends the start.
+        door = Door(settings.web_config_file, settings.metrics_token_file)
         self._board = Board()
         self._exposition = Exposition(self._board, "node")
         metrics = DeliveryMetrics(self._exposition.registry)
@@ -92,7 +95,11 @@ class _Role:
         try:
             if not settings.once:
                 self._server = MetricsServer(
-                    self._exposition, self.readiness, host=settings.listen_host, port=settings.listen_port
+                    self._exposition,
+                    self.readiness,
+                    host=settings.listen_host,
+                    port=settings.listen_port,
+                    door=door,
                 )
         except OSError:
             assert self._store is not None

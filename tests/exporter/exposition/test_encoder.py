@@ -65,7 +65,7 @@ def test_pages_are_byte_equal_to_the_stock_encoders_in_both_formats(some: list[P
 def test_a_counter_a_gauge_and_an_identity_look_as_the_formats_say() -> None:
     builder = PageBuilder()
     builder.add("device_busy_seconds_total", ["n1", "GPU-1"], 12_345_678.5)
-    builder.add("device_power_watts", ["n1", "GPU-1"], 71.25)
+    builder.add("device_temperature_celsius", ["n1", "GPU-1"], 71.25)
     builder.add("device_info", ["n1", "GPU-1", 'T4 "x"', "NVIDIA", "0", "hami-core", "580"], 1)
     page = builder.build(1.0)
     identity = (
@@ -73,15 +73,15 @@ def test_a_counter_a_gauge_and_an_identity_look_as_the_formats_say() -> None:
         'model="T4 \\"x\\"",node="n1",vendor="NVIDIA"} 1.0\n'
     )
     busy = 'slicemeter_device_busy_seconds_total{device_uuid="GPU-1",node="n1"} 1.23456785e+07\n'
-    power = 'slicemeter_device_power_watts{device_uuid="GPU-1",node="n1"} 71.25\n'
+    celsius = 'slicemeter_device_temperature_celsius{device_uuid="GPU-1",node="n1"} 71.25\n'
     text = (
         "# HELP slicemeter_device_info Identity of a device; 1.\n"
         "# TYPE slicemeter_device_info gauge\n" + identity + "# HELP slicemeter_device_busy_seconds_total "
         "Seconds of SM time on the device, all processes together.\n"
         "# TYPE slicemeter_device_busy_seconds_total counter\n"
         + busy
-        + "# HELP slicemeter_device_power_watts Power draw of the board.\n"
-        "# TYPE slicemeter_device_power_watts gauge\n" + power
+        + "# HELP slicemeter_device_temperature_celsius Temperature of the GPU.\n"
+        "# TYPE slicemeter_device_temperature_celsius gauge\n" + celsius
     )
     encoder = PageEncoder()
     assert encoder.render(page, openmetrics=False).decode() == text

@@ -22,7 +22,8 @@ from exporter.delivery.metrics import DeliveryMetrics
 from exporter.exposition.board import Board
 from exporter.exposition.collector import Exposition
 from exporter.exposition.page import NATIVE_FAMILIES, Page, PageBuilder
-from exporter.exposition.server import MAX_CONNECTIONS, MetricsServer, accepts_gzip
+from exporter.exposition.pages import accepts_gzip
+from exporter.exposition.server import MAX_CONNECTIONS, MetricsServer
 
 START = Callable[..., "Client"]
 
