@@ -44,9 +44,10 @@ class Case:
     ) -> Check:
         """The measured figure may be off by `within`."""
         is_right = measured is not None and abs(measured - float(expected)) <= within
-        # A tolerance for the last bits of a float is not worth a reader's attention.
-        margin = f" ± {within:g}" if within > FLOAT_NOISE else ""
-        return Check(self.name, figure, show(float(expected), unit) + margin, show(measured, unit), is_right)
+        wanted = show(float(expected), unit)
+        if within > WORTH_SAYING:
+            wanted = f"{show(float(expected))} ± {within:g} {unit}".rstrip()
+        return Check(self.name, figure, wanted, show(measured, unit), is_right)
 
 
 def show(figure: Figure, unit: str = "") -> str:

@@ -143,7 +143,7 @@ def _card(page: Page, info: Labels) -> str:
     return (
         f"{short_model(info['model'])}: {allocated / MIB:,.0f} of {registered / MIB:,.0f} MiB, "
         f"cores {total('device_core_allocated_ratio'):.2f}, "
-        f"slots {total('device_slots_allocated'):.0f} of {total('device_slots'):.0f}"
+        f"slots {total('device_slots_allocated'):.0f}/{total('device_slots'):.0f}"
     )
 
 

@@ -6,6 +6,7 @@ Invariant: it looks and never acts; what it shows comes from the album and the c
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from lab.live.view import Address, Costs, cluster_line, slice_rows
 from lab.pages import Album, Page
 
 PLAIN_TABLE_EVERY_S = 20
+_FONTS = re.compile(r"\s*@font-face \{.*?\}", re.DOTALL)
 ANY_HEIGHT = 1_000
 """A file has as many lines as one writes."""
 
@@ -97,11 +99,11 @@ class Watch:
 
 
 def picture(screen: Screen, width: int = 132) -> str:
-    """A screen as SVG, for documents; paths of this computer are left out."""
+    """A screen as SVG, for documents; paths of this computer and fonts from elsewhere are left out."""
     pages = [address for address in screen.addresses if address.place.startswith("http")]
     with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
         console = Console(
             record=True, width=width, file=nowhere, force_terminal=True, color_system="truecolor"
         )
         console.print(render(replace(screen, addresses=pages), (width, ANY_HEIGHT)))
-        return console.export_svg(title="slicemeter demo")
+        return _FONTS.sub("", console.export_svg(title="slicemeter demo"))

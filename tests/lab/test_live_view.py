@@ -93,7 +93,7 @@ def test_the_screen_shows_tenant_pod_device_memory_sm_cost_and_addresses() -> No
 
     for words in (
         "01:15", "lab-c: held is bound", "research/held", "T4", "2,000 /  4,000", "84%", "30%", "0.0123 EUR",
-        "20,000 granted", "4,000 of 15,360 MiB, cores 0.30, slots 1 of 10", "http://127.0.0.1:9476",
+        "20,000 granted", "4,000 of 15,360 MiB, cores 0.30, slots 1/10", "http://127.0.0.1:9476",
         "peak 1.25 GB of memory, 1.5 cores", "Ctrl-C stops everything",
     ):  # fmt: skip
         assert words in text
@@ -158,3 +158,4 @@ def test_a_picture_names_no_path_of_this_computer() -> None:
     assert svg.startswith("<svg")
     assert "http://127.0.0.1:1/metrics" in svg
     assert "operator.token" not in svg
+    assert "@font-face" not in svg
