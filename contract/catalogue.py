@@ -112,6 +112,15 @@ UNKNOWN_REASONS = ("no_source", "source_failed", "gap", "uncertain")
 """Why a slice's SM time was unknown: no rung measures it, the call failed, a gap or suspend, or its
 process could not be told apart."""
 
+THROTTLE_REASONS = (
+    "sw_power_cap",
+    "sync_boost",
+    "sw_thermal_slowdown",
+    "hw_thermal_slowdown",
+    "hw_power_brake_slowdown",
+)
+"""Why clocks were held down, NVML's words for it."""
+
 LOCK_OUTCOMES = ("acquired", "released", "expired", "dangling", "manual")
 PUSH_RESULTS = ("ok", "refused", "unreachable", "set_aside")
 FACTS_LOST_REASONS = ("disk_full", "state_damaged", "rejected")
@@ -139,14 +148,22 @@ FAMILIES: tuple[Family, ...] = (
     _device("device_energy_joules_total", "Energy the board consumed, from its own counter."),
     _device("device_energy_unattributed_joules_total", "Energy that no known pod accounts for."),
     _device("device_sm_unattributed_seconds_total", "SM time of processes in no known pod."),
-    _device("device_power_watts", "Power draw of the board."),
+    _device(
+        "device_power_watts",
+        "Power draw of the board: mean of the last second where the driver has it, else NVML's plain figure.",
+    ),
     _device("device_temperature_celsius", "Temperature of the GPU."),
     _device("device_clock_hertz", "Current clock.", "domain", closed=("sm", "memory")),
     _device("device_ecc_errors_total", "ECC errors.", "kind", closed=("corrected", "uncorrected")),
     _device("device_remapped_rows_pending", "1 while a row remapping waits for a reset."),
     _device("device_xid_errors_total", "XID errors by code.", "code"),
     _device("device_xid_last_timestamp_seconds", "When the code was last seen.", "code"),
-    _device("device_throttle_seconds_total", "Time in which clocks were held down, by reason.", "reason"),
+    _device(
+        "device_throttle_seconds_total",
+        "Time in which clocks were held down, by reason.",
+        "reason",
+        closed=THROTTLE_REASONS,
+    ),
     _device("device_health", "1 healthy, 0 down: lost by NVML, fatal XID, or registered unhealthy."),
     _device(
         "mig_info",

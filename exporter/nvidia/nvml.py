@@ -1,9 +1,8 @@
 """NVML through pynvml: the one module that imports it, inside `open`, because the import costs memory.
 
-Invariant: every failed call is told apart into one of four meanings (idle, cannot, this card is gone,
-the whole source is gone) or else means "unknown": its value is None, never 0. Values are handed on as
-NVML gave them; the meter checks them. One thread owns the source.
-Facts about the calls and their errors: `reference/metering.md` sections 2 and 3.
+Invariants: a card that fails is its own trouble and hides no other; values are handed on as NVML gave
+them, for the node role to check; of two cards with one UUID each has a name of its own. One thread owns
+the source. Facts about the calls and their errors: `reference/metering.md §2, §3`.
 """
 
 from __future__ import annotations
@@ -12,95 +11,65 @@ import ctypes
 import gc
 import importlib
 import logging
-import math
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Final
 
 from contract.ids import DeviceUuid
-from exporter.nvidia.source import (
-    BusySample,
-    DeviceReading,
-    ProcessMemory,
-    SourceDownError,
-    UtilizationSample,
+from exporter.nvidia.asking import DOWN, Asker, Card, CardGoneError, MigListing, down
+from exporter.nvidia.condition import (
+    ecc_errors,
+    fetch_xids,
+    field_values,
+    hand_out_xids,
+    has_remapped_rows_pending,
+    unwatch,
 )
+from exporter.nvidia.mig import instances
+from exporter.nvidia.source import DeviceReading, SourceDownError
+from exporter.nvidia.usage import FIRST_LOOK_US, busy, memory_of, processes, utilization
 
 _log = logging.getLogger(__name__)
 
-# nvmlReturn_t, the same numbers since NVML has them.
-_SUCCESS: Final = 0
-_INVALID_ARGUMENT: Final = 2
-_NOT_FOUND: Final = 6
-_INSUFFICIENT_SIZE: Final = 7
-_CANNOT: Final = {3, 13, 25}
-"""Not supported, function not found, argument version mismatch: stable until the driver changes."""
-_GONE: Final = {15: "gpu_is_lost", 16: "reset_required"}
-_DOWN: Final = {
-    1: ("uninitialized", "NVML was shut down"),
-    9: ("driver_not_loaded", "no NVIDIA driver is loaded"),
-    12: ("library_not_found", "libnvidia-ml.so.1 is not on the library path; mount the driver's libraries"),
-    18: ("lib_rm_version_mismatch", "library and kernel driver differ; the driver was updated, reboot"),
-}
-
-_MEMORY_V2: Final = 0x02000028
-_GPU_UTILIZATION_SAMPLES: Final = 1
 _TEMPERATURE_GPU: Final = 0
 _CLOCK_SM: Final = 1
 _CLOCK_MEMORY: Final = 2
 _HZ_PER_MHZ: Final = 1_000_000
-_VALUE_FIELDS: Final = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
-"""nvmlValue_t's member by nvmlValueType_t."""
-_FIRST_LOOK_US: Final = 1_000_000
-"""Asking from 0 would average over the driver's whole buffer; one second back is one sample period."""
-_PROCESS_LISTS: Final = (
-    ("compute processes", "nvmlDeviceGetComputeRunningProcesses_v3"),
-    ("graphics processes", "nvmlDeviceGetGraphicsRunningProcesses_v3"),
-    ("MPS processes", "nvmlDeviceGetMPSComputeRunningProcesses_v3"),
-)
-_UTILIZATION_NEWER: Final = "utilization of processes (newer call)"
+
+_FIRST_PAUSE_S: Final = 1.0
+_LONGEST_PAUSE_S: Final = 60.0
 
 
-class _CardGoneError(Exception):
-    """This card cannot be asked any more; the others can."""
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A card as the driver lists it."""
 
-
-@dataclass(slots=True)
-class _Card:
-    """What is remembered of a card from tick to tick.
-
-    Attributes:
-        handle: NVML's handle, None once the card fell off the bus.
-        cannot: Calls that this card or driver does not support.
-        utilization_us: Newest stamp of the process records.
-        counted: Records that were handed out at that stamp, for NVML repeats them.
-        busy_us: Newest stamp of the busy samples.
-    """
-
-    uuid: DeviceUuid
     index: int
-    model: str
     handle: Any
-    utilization_us: int
-    busy_us: int
-    counted: set[tuple[int, int]] = field(default_factory=set)
-    cannot: set[str] = field(default_factory=set)
-    lost: str | None = None
+    uuid: str
+    pci_address: str
+    model: str
 
 
 class NvmlSource:
     """Every NVIDIA card of the node, read through NVML."""
 
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
-        """`clock` gives Unix time in seconds, the clock of NVML's stamps."""
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`clock` gives Unix time in seconds, the clock of NVML's stamps; `monotonic` paces lists."""
         self._clock = clock
+        self._monotonic = monotonic
         self._nvml: ModuleType | None = None
-        self._cards: dict[DeviceUuid, _Card] = {}
+        self._cards: dict[DeviceUuid, Card] = {}
         self._driver_version = ""
-        self._handles_are_stale = False
+        self._has_doubts = False
+        self._list_again_s = 0.0
+        self._pause_s = _FIRST_PAUSE_S
 
     @property
     def name(self) -> str:
@@ -117,14 +86,14 @@ class NvmlSource:
         try:
             nvml.nvmlInit()
         except nvml.NVMLError as error:
-            raise _down(error.value, f"nvmlInit failed: {error}") from error
-        self._nvml = nvml
+            raise down(error.value, f"nvmlInit failed: {error}") from error
+        self._nvml, self._pause_s, self._list_again_s = nvml, _FIRST_PAUSE_S, 0.0
         try:
             self._driver_version = str(nvml.nvmlSystemGetDriverVersion())
             self._find_cards(nvml)
         except nvml.NVMLError as error:
             self.close()
-            raise _down(error.value, f"cards cannot be listed: {error}") from error
+            raise down(error.value, f"cards cannot be listed: {error}") from error
         except SourceDownError:
             self.close()
             raise
@@ -138,90 +107,137 @@ class NvmlSource:
         nvml = self._nvml
         if nvml is None:
             raise SourceDownError("uninitialized", "nvml: not open")
-        if self._handles_are_stale:
+        if self._has_doubts and self._monotonic() >= self._list_again_s:
+            # A card that stays lost must not cost a list at every tick.
+            self._list_again_s = self._monotonic() + self._pause_s
+            self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
             try:
                 self._find_cards(nvml)
             except nvml.NVMLError as error:
-                raise _down(error.value, f"cards cannot be listed: {error}") from error
-        return tuple(self._read_card(nvml, card) for card in self._cards.values())
+                raise down(error.value, f"cards cannot be listed: {error}") from error
+        readings = tuple(self._read_card(nvml, card) for card in self._cards.values())
+        if not self._has_doubts:
+            self._pause_s = _FIRST_PAUSE_S
+        return readings
 
     def close(self) -> None:
         """Shut NVML down, so that MIG can be reconfigured; what was learned about cards is forgotten."""
         nvml, self._nvml = self._nvml, None
-        self._cards = {}
-        if nvml is not None:
-            try:
-                nvml.nvmlShutdown()
-            except nvml.NVMLError as error:
-                _log.info("nvml: shutdown failed, which changes nothing: %s", error)
+        cards, self._cards = self._cards, {}
+        if nvml is None:
+            return
+        for card in cards.values():
+            unwatch(nvml, card)
+        try:
+            nvml.nvmlShutdown()
+        except nvml.NVMLError as error:
+            _log.info("nvml: shutdown failed, which changes nothing: %s", error)
+
+    # Cards
 
     def _find_cards(self, nvml: ModuleType) -> None:
-        """Enumerate; a card known before keeps its stamps, one that is not found any more is lost."""
-        now_us = int(self._clock() * 1e6)
-        found: set[DeviceUuid] = set()
-        for index in range(nvml.nvmlDeviceGetCount()):
-            try:
-                handle = nvml.nvmlDeviceGetHandleByIndex(index)
-                uuid, model = DeviceUuid(nvml.nvmlDeviceGetUUID(handle)), nvml.nvmlDeviceGetName(handle)
-            except nvml.NVMLError as error:
-                if error.value in _DOWN:
-                    raise
-                _log.warning("nvml: card %d cannot be asked for its name: %s", index, error)
-                continue
-            if uuid in found:
-                _log.warning("nvml: card %d repeats the UUID %s and is left out", index, uuid)
-                continue
-            found.add(uuid)
-            anchor_us = now_us - _FIRST_LOOK_US
-            known = self._cards.setdefault(uuid, _Card(uuid, index, model, handle, anchor_us, anchor_us))
-            known.index, known.handle, known.lost = index, handle, None
-        for uuid in self._cards.keys() - found:
-            self._cards[uuid].lost = "gpu_is_lost"
-        self._handles_are_stale = False
+        """List the cards; one known before keeps its name and stamps, one not found any more is lost."""
+        found = list(_listed(nvml))
+        before = {(card.pci_address, card.uuid): card for card in self._cards.values()}
+        cards: dict[DeviceUuid, Card] = {}
+        fresh = []
+        for each in found:
+            known = before.pop((each.pci_address, each.uuid), None)
+            if known is None:
+                fresh.append(each)
+            else:
+                _renew(nvml, known, each)
+                cards[known.name] = known
+        for each in fresh:
+            name = DeviceUuid(each.uuid)
+            if name in cards:
+                name = DeviceUuid(f"{each.uuid}@{each.pci_address or each.index}")
+                _log.warning(
+                    "nvml: card %d repeats the UUID %s; it is called %s", each.index, each.uuid, name
+                )
+            cards[name] = self._new_card(name, each)
+        for card in before.values():
+            # Another card may have come in its place; the old one is history then.
+            if card.name not in cards:
+                card.lost = "gpu_is_lost"
+                cards[card.name] = card
+            unwatch(nvml, card)
+        self._cards, self._has_doubts = cards, False
 
-    def _read_card(self, nvml: ModuleType, card: _Card) -> DeviceReading:
+    def _new_card(self, name: DeviceUuid, found: _Found) -> Card:
+        anchor_us = int(self._clock() * 1e6) - FIRST_LOOK_US
+        return Card(
+            name=name,
+            uuid=found.uuid,
+            pci_address=found.pci_address,
+            index=found.index,
+            model=found.model,
+            handle=found.handle,
+            utilization_us=anchor_us,
+            busy_us=anchor_us,
+        )
+
+    # Readings
+
+    def _read_card(self, nvml: ModuleType, card: Card) -> DeviceReading:
+        asker = Asker(nvml, card)
         try:
             if card.lost is not None:
-                raise _CardGoneError(card.lost)  # noqa: TRY301 -- one place makes the reading of a lost card
-            return self._reading(nvml, card)
-        except _CardGoneError as gone:
-            # It may come back under another handle.
-            self._handles_are_stale = True
+                raise CardGoneError(card.lost)  # noqa: TRY301 -- one place makes the reading of a lost card
+            fetch_xids(asker, int(self._clock() * 1_000))
+            return self._reading(asker)
+        except CardGoneError as gone:
+            # It may come back under another handle; until cards are listed again it is not asked.
+            card.lost, asker.has_doubts = str(gone), True
             return DeviceReading(
-                uuid=card.uuid,
+                uuid=card.name,
                 index=card.index,
                 model=card.model,
                 driver_version=self._driver_version,
+                pci_address=card.pci_address,
+                has_repeated_uuid=card.name != card.uuid,
+                xids=hand_out_xids(card),
                 failure=str(gone),
             )
+        finally:
+            card.failing = set(asker.failed)
+            self._has_doubts = self._has_doubts or asker.has_doubts
 
-    def _reading(self, nvml: ModuleType, card: _Card) -> DeviceReading:
-        def ask(what: str, call: Callable[[], Any]) -> Any:
-            return self._ask(nvml, card, what, call)
-
+    def _reading(self, asker: Asker) -> DeviceReading:
+        nvml, card, ask = asker.nvml, asker.card, asker.ask
         handle = card.handle
-        memory = ask("memory v2", lambda: nvml.nvmlDeviceGetMemoryInfo(handle, version=_MEMORY_V2))
-        if memory is None and "memory v2" in card.cannot:
-            memory = ask("memory", lambda: nvml.nvmlDeviceGetMemoryInfo(handle))
-        rates = ask("utilization", lambda: nvml.nvmlDeviceGetUtilizationRates(handle))
-        limits = ask("power limits", lambda: nvml.nvmlDeviceGetPowerManagementLimitConstraints(handle))
         mig = ask("MIG mode", lambda: nvml.nvmlDeviceGetMigMode(handle))
+        card.is_mig = bool(mig[0]) if mig is not None else card.is_mig and not asker.lacks("MIG mode")
+        memory = memory_of(asker, handle)
+        limits = ask("power limits", lambda: nvml.nvmlDeviceGetPowerManagementLimitConstraints(handle))
+        fields = field_values(asker)
+        power_mw = fields.power_mw
+        if power_mw is None:
+            power_mw = ask("power", lambda: nvml.nvmlDeviceGetPowerUsage(handle))
+        running = processes(asker)
+        # On MIG the driver measures no utilization, whatever its answer looks like.
+        rates = None
+        if not card.is_mig:
+            rates = ask("utilization", lambda: nvml.nvmlDeviceGetUtilizationRates(handle))
+        latest_us = int(self._clock() * 1e6) + FIRST_LOOK_US
+        corrected, uncorrected = ecc_errors(asker)
         return DeviceReading(
-            uuid=card.uuid,
+            uuid=card.name,
             index=card.index,
             model=card.model,
             driver_version=self._driver_version,
-            mode="mig" if mig is not None and mig[0] else "hami-core",
+            mode="mig" if card.is_mig else "hami-core",
             memory_total_bytes=getattr(memory, "total", None),
             memory_free_bytes=getattr(memory, "free", None),
             memory_used_bytes=getattr(memory, "used", None),
             memory_reserved_bytes=getattr(memory, "reserved", None),
             utilization_percent=getattr(rates, "gpu", None),
-            processes=self._processes(nvml, card),
-            utilization=self._utilization(nvml, card),
-            busy=self._busy(nvml, card),
+            memory_utilization_percent=getattr(rates, "memory", None),
+            processes=running,
+            utilization=None if card.is_mig else utilization(asker, latest_us),
+            busy=None if card.is_mig else busy(asker, latest_us),
             energy_mj=ask("energy", lambda: nvml.nvmlDeviceGetTotalEnergyConsumption(handle)),
-            power_mw=ask("power", lambda: nvml.nvmlDeviceGetPowerUsage(handle)),
+            power_mw=power_mw,
             power_limit_mw=None if limits is None else limits[1],
             temperature_celsius=ask(
                 "temperature", lambda: nvml.nvmlDeviceGetTemperature(handle, _TEMPERATURE_GPU)
@@ -230,121 +246,52 @@ class NvmlSource:
             memory_clock_hz=_hertz(
                 ask("memory clock", lambda: nvml.nvmlDeviceGetClockInfo(handle, _CLOCK_MEMORY))
             ),
+            ecc_corrected=corrected,
+            ecc_uncorrected=uncorrected,
+            has_remapped_rows_pending=has_remapped_rows_pending(asker),
+            throttle_ns=fields.throttle_ns,
+            xids=hand_out_xids(card),
+            mig=instances(asker, running, self._monotonic()) if card.is_mig else None,
+            pci_address=card.pci_address,
+            has_repeated_uuid=card.name != card.uuid,
+            failed_calls=tuple(asker.failed),
         )
 
-    def _processes(self, nvml: ModuleType, card: _Card) -> tuple[ProcessMemory, ...] | None:
-        """Compute, graphics and MPS processes; one on several lists has the largest figure of them."""
-        used: dict[int, int | None] = {}
-        supported = False
-        for what, name in _PROCESS_LISTS:
-            records = self._ask(nvml, card, what, partial(getattr(nvml, name), card.handle), idle=())
-            if records is None:
-                if what not in card.cannot:
-                    return None
-                continue
-            supported = True
-            for record in records:
-                known = used.get(record.pid)
-                figures = [each for each in (known, record.usedGpuMemory) if each is not None]
-                used[record.pid] = max(figures, default=None)
-        return tuple(ProcessMemory(pid, used[pid]) for pid in sorted(used)) if supported else None
 
-    def _utilization(self, nvml: ModuleType, card: _Card) -> tuple[UtilizationSample, ...] | None:
-        """Records since the last read. One stamp is asked for again, so that none between is lost."""
-        since_us, handle = card.utilization_us - 1, card.handle
-        # The newer call is the only one that answers on some Blackwell cards; older drivers lack it.
-        records = self._ask(
-            nvml,
-            card,
-            _UTILIZATION_NEWER,
-            lambda: nvml.nvmlDeviceGetProcessesUtilizationInfo(handle, since_us),
-            idle=(),
-        )
-        if records is None and _UTILIZATION_NEWER in card.cannot:
-            records = self._ask(
-                nvml,
-                card,
-                "utilization of processes",
-                lambda: nvml.nvmlDeviceGetProcessUtilization(handle, since_us),
-                idle=(),
-            )
-        if records is None:
-            return None
-        fresh = {
-            (record.pid, record.timeStamp): UtilizationSample(record.pid, record.timeStamp, record.smUtil)
-            for record in records
-            if record.timeStamp > since_us and (record.pid, record.timeStamp) not in card.counted
-        }
-        newest_us = self._newest(card.utilization_us, (stamp_us for _, stamp_us in fresh))
-        if newest_us > card.utilization_us:
-            card.counted.clear()
-        card.counted |= {key for key in fresh if key[1] >= newest_us}
-        card.utilization_us = newest_us
-        return tuple(sorted(fresh.values(), key=lambda sample: (sample.stamp_us, sample.pid)))
+def _listed(nvml: ModuleType) -> Iterator[_Found]:
+    """The cards that can be asked for their names, in the driver's order."""
+    for index in range(nvml.nvmlDeviceGetCount()):
+        try:
+            handle = nvml.nvmlDeviceGetHandleByIndex(index)
+            uuid, model = nvml.nvmlDeviceGetUUID(handle), nvml.nvmlDeviceGetName(handle)
+        except nvml.NVMLError as error:
+            if error.value in DOWN:
+                raise
+            _log.warning("nvml: card %d cannot be asked for its name: %s", index, error)
+            continue
+        yield _Found(index, handle, uuid, _pci_address(nvml, handle), model)
 
-    def _busy(self, nvml: ModuleType, card: _Card) -> tuple[BusySample, ...] | None:
-        """Samples of the whole card since the last read; an idle card can run the buffer dry."""
-        found = self._ask(
-            nvml,
-            card,
-            "utilization samples",
-            lambda: nvml.nvmlDeviceGetSamples(card.handle, _GPU_UTILIZATION_SAMPLES, card.busy_us),
-            idle=(0, ()),
-        )
-        if found is None:
-            return None
-        kind, samples = found
-        if kind >= len(_VALUE_FIELDS):
-            return None
-        stamped = {}
-        for sample in samples:
-            value = getattr(sample.sampleValue, _VALUE_FIELDS[kind])
-            if sample.timeStamp > card.busy_us and math.isfinite(value):
-                stamped[sample.timeStamp] = BusySample(sample.timeStamp, round(value))
-        card.busy_us = self._newest(card.busy_us, stamped)
-        return tuple(stamped[stamp_us] for stamp_us in sorted(stamped))
 
-    def _newest(self, known_us: int, stamps_us: Iterable[int]) -> int:
-        """The newest stamp that is not in the future: one absurd record must not silence the next ones."""
-        latest_us = int(self._clock() * 1e6) + _FIRST_LOOK_US
-        return max([known_us, *(stamp_us for stamp_us in stamps_us if stamp_us <= latest_us)])
+def _pci_address(nvml: ModuleType, handle: Any) -> str:
+    try:
+        return str(nvml.nvmlDeviceGetPciInfo(handle).busId)
+    except nvml.NVMLError as error:
+        if error.value in DOWN:
+            raise
+        return ""
 
-    def _ask(
-        self, nvml: ModuleType, card: _Card, what: str, call: Callable[[], Any], idle: Any = None
-    ) -> Any:
-        """What `call` gives; None = unknown this time, or never known on this card.
 
-        Args:
-            nvml: pynvml.
-            card: Whom `call` asks.
-            what: Under which name to remember that the card cannot answer.
-            call: The question.
-            idle: The answer when a healthy call found that nobody used the card.
-        """
-        if what in card.cannot:
-            return None
-        code = _INSUFFICIENT_SIZE
-        for _ in range(2):
-            try:
-                return call()
-            except nvml.NVMLError as error:
-                code = error.value
-                if code != _INSUFFICIENT_SIZE:
-                    break
-                # A process appeared between the question for the size and the one for the records.
-        if code in {_SUCCESS, _NOT_FOUND} and idle is not None:
-            return idle
-        if code in _CANNOT:
-            card.cannot.add(what)
-            _log.info("nvml: %s (%s) has no %s; not asked again", card.uuid, card.model, what)
-        elif code in _DOWN:
-            raise _down(code, f"{what} of {card.uuid} failed")
-        elif code in _GONE:
-            raise _CardGoneError(_GONE[code])
-        elif code in {_INVALID_ARGUMENT, _NOT_FOUND}:
-            # A handle that used to work: MIG was re-sliced, or the card came back.
-            self._handles_are_stale = True
-        return None
+def _renew(nvml: ModuleType, card: Card, found: _Found) -> None:
+    """Take up a card that was listed again."""
+    if card.lost is not None or _address(card.handle) != _address(found.handle):
+        unwatch(nvml, card)
+        card.cannot.clear()
+    card.index, card.handle, card.lost, card.mig = found.index, found.handle, None, MigListing()
+
+
+def _address(handle: Any) -> int | None:
+    """What a handle points to: pynvml makes a new object for the same card at every call."""
+    return ctypes.cast(handle, ctypes.c_void_p).value
 
 
 def _import_pynvml() -> ModuleType:
@@ -360,11 +307,6 @@ def _import_pynvml() -> ModuleType:
     if trim is not None:  # glibc alone has it
         trim(0)
     return nvml
-
-
-def _down(code: int, what: str) -> SourceDownError:
-    reason, way_out = _DOWN.get(code, ("nvml_error", f"NVML answered {code}; see the driver's log (dmesg)"))
-    return SourceDownError(reason, f"nvml: {what}: {way_out}")
 
 
 def _hertz(value_mhz: int | None) -> int | None:

@@ -103,6 +103,7 @@ class DeviceReading:
             that the card does not know is missing.
         xids: Errors reported since the last read; None = the card reports none.
         mig: Instances of a card in MIG mode; None = MIG is off, or it could not be asked.
+        failed_calls: What failed this time although the card can do it; those values are unknown.
         failure: Why the device is not healthy (`gpu_is_lost`, …); None = healthy.
     """
 
@@ -134,6 +135,7 @@ class DeviceReading:
     mig: tuple[MigInstance, ...] | None = None
     pci_address: str = ""
     has_repeated_uuid: bool = False
+    failed_calls: tuple[str, ...] = ()
     failure: str | None = None
 
 
