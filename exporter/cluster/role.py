@@ -112,7 +112,7 @@ class _Role:
         assert self._server is not None
         self._watches.start()
         self._server.start()
-        _log.info("serving /metrics on %s:%d", self._settings.listen_host, self._server.port)
+        _log.info("serving http://%s:%d/metrics", self._settings.listen_host, self._server.port)
         if self._pusher is not None:
             self._pusher.start()
         try:
