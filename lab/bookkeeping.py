@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import sys
+import time
 import urllib.parse
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -22,7 +23,6 @@ from lab.scenarios.plan import ClusterPlan, Scenario
 
 GRACE_S = 6
 RATE_INTERVAL_S = 2
-LONGEST_ONCE = dt.timedelta(minutes=10)
 PLATFORM_ACCOUNT = "platform"
 
 Command: TypeAlias = Callable[[Sequence[str]], str]
@@ -30,6 +30,13 @@ Command: TypeAlias = Callable[[Sequence[str]], str]
 
 Document: TypeAlias = dict[str, Any]
 """An answer of the API: foreign JSON, read field by field where it is used."""
+
+
+def months_between(from_s: float, to_s: float, time_zone: str) -> list[str]:
+    """The local months of a half-open stretch of Unix seconds that is shorter than a month."""
+    zone = ZoneInfo(time_zone)
+    edges = (dt.datetime.fromtimestamp(edge_s, zone) for edge_s in (from_s, max(from_s, to_s - 1)))
+    return sorted({f"{edge:%Y-%m}" for edge in edges})
 
 
 class Bookkeeping:
@@ -54,6 +61,8 @@ class Bookkeeping:
         self._database = f"sqlite:///{folder / 'books.db'}"
         self.target = Target("accounting", f"http://127.0.0.1:{free_port()}")
         self.operator_token = ""
+        self.start_s: int | None = None
+        """The scenario's start, once it is known."""
 
     def open(self) -> None:
         """Make the books and serve them."""
@@ -95,13 +104,11 @@ class Bookkeeping:
         return None if text is None else json.loads(text)
 
     def periods(self) -> list[str]:
-        """The months, in the accounts' zone, that the scenario's time touches so far."""
-        zone = ZoneInfo(self._scenario.time_zone)
-        now = dt.datetime.now(zone)
+        """The months, in the accounts' zone, in which the scenario's pods have held something so far."""
+        start_s = time.time() if self.start_s is None else self.start_s
+        ends_s = time.time() if self._scenario.ends_s is None else start_s + self._scenario.ends_s
         replayed_s = max(cluster.replay.before_s for cluster in self._scenario.clusters)
-        # Some minutes more: the scenario started a while ago.
-        first = now - dt.timedelta(seconds=replayed_s) - LONGEST_ONCE
-        return sorted({f"{moment:%Y-%m}" for moment in (first, now)})
+        return months_between(start_s - replayed_s, ends_s, self._scenario.time_zone)
 
     def statement_html(self, cluster: ClusterPlan) -> str | None:
         """The newest month's statement of a cluster's tenant, for a browser."""

@@ -60,26 +60,36 @@ def run(options: Options, command: Command) -> int:
     folder = Path(tempfile.mkdtemp(prefix="slicemeter-demo-"))
     album = Album(keep=None if options.once else LIVE_PAGES)
     stack = Stack(demo(ends=options.once), folder, command, disturb=options.disturb, album=album)
-    keep_logs = False
+    has_failed = True
     try:
-        with _signals_interrupt():
-            return _Demo(options, stack, folder, console).play()
+        with _interrupted_by(signal.SIGTERM, signal.SIGHUP):
+            code = _Demo(options, stack, folder, console).play()
+            has_failed = code != 0
     except KeyboardInterrupt:
         console.print("stopped")
-        return 130 if options.once else 0
+        code, has_failed = 130 if options.once else 0, False
     except LabError as error:
-        keep_logs = True
         console.print(f"slicemeter demo: {error}", markup=False, highlight=False, style="red")
-        return 1
+        code = 1
     finally:
-        # A second Ctrl-C must not leave programs behind.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        _clean_up(stack, folder, console, keep_logs=has_failed)
+    return code
+
+
+def _clean_up(stack: Stack, folder: Path, console: Console, *, keep_logs: bool) -> None:
+    """End every program and remove the folder; a second Ctrl-C must not leave anything behind."""
+    impatient = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in impatient}
+    try:
         stack.stop()
         if keep_logs:
             _keep_only(folder, stack.logs)
             console.print(f"logs: {stack.logs}", markup=False, highlight=False, soft_wrap=True)
         else:
             shutil.rmtree(folder)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class _Demo:
@@ -149,17 +159,18 @@ class _Demo:
 
 
 @contextmanager
-def _signals_interrupt() -> Iterator[None]:
-    """SIGTERM ends the demo as Ctrl-C does."""
+def _interrupted_by(*numbers: signal.Signals) -> Iterator[None]:
+    """These signals end what is inside as Ctrl-C does: SIGTERM, and the terminal's being closed."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    previous = signal.signal(signal.SIGTERM, interrupt)
+    before = {number: signal.signal(number, interrupt) for number in numbers}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, previous)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _keep_only(folder: Path, logs: Path) -> None:

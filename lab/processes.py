@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import socket
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 TAIL_LINES = 15
@@ -44,7 +43,8 @@ class Program:
     @property
     def pid(self) -> int | None:
         """The pid while it runs."""
-        return self._process.pid if self._process is not None and self._process.poll() is None else None
+        process = self._process
+        return process.pid if process is not None and process.poll() is None else None
 
     def start(self) -> None:
         """Start it (again)."""
@@ -62,16 +62,18 @@ class Program:
 
     def kill(self) -> None:
         """`kill -9`: it gets no chance to say goodbye."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
+        # Forgotten first: another thread that checks must not take a wanted end for a failure.
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
 
     def check(self) -> None:
         """Raise `LabError` if it died although nobody stopped it."""
-        if self._process is not None and self._process.poll() is not None:
+        process = self._process
+        if process is not None and process.poll() is not None:
             raise LabError(
-                f"{self.name} ended by itself with exit code {self._process.returncode}; "
+                f"{self.name} ended by itself with exit code {process.returncode}; "
                 f"the end of its log {self.log_path}:\n{self.tail()}"
             )
 
@@ -93,20 +95,21 @@ class Program:
 
     def ask_to_stop(self) -> None:
         """SIGTERM, without waiting."""
-        if self.pid is not None and self._process is not None:
-            self._process.send_signal(signal.SIGTERM)
+        process = self._process
+        if process is not None and process.poll() is None:
+            process.terminate()
 
     def stop(self, within_s: float = STOP_WITHIN_S) -> None:
         """End it, politely first."""
-        if self._process is None:
+        process, self._process = self._process, None
+        if process is None:
             return
-        self.ask_to_stop()
+        process.terminate()
         try:
-            self._process.wait(within_s)
+            process.wait(within_s)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._process = None
+            process.kill()
+            process.wait()
 
 
 class Household:
@@ -145,38 +148,3 @@ def free_port() -> int:
     """A loopback port nobody listens on right now."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return int(server.getsockname()[1])
-
-
-def run_to_end(argv: Sequence[str], environ: Mapping[str, str], what: str) -> str:
-    """Run a short command and return its output.
-
-    Raises:
-        LabError: When it fails, with what it said.
-    """
-    done = subprocess.run(  # noqa: S603 - our own command line
-        list(argv), env=dict(environ), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        raise LabError(f"{what} failed with exit code {done.returncode}: {done.stderr.strip()}")
-    return done.stdout
-
-
-def wait_for(
-    condition: Callable[[], bool],
-    what: str,
-    *,
-    within_s: float,
-    pause: Callable[[float], bool],
-    clock: Callable[[], float],
-) -> None:
-    """Wait until a condition holds; `pause` sleeps and says whether to give up at once.
-
-    Raises:
-        LabError: When it does not hold in time.
-    """
-    deadline = clock() + within_s
-    while not condition():
-        if clock() > deadline:
-            raise LabError(f"{what} did not happen within {within_s:g} s")
-        if pause(0.1):
-            raise LabError(f"stopped while waiting: {what}")

@@ -84,6 +84,7 @@ class Stack:
         self._scraper = Scraper(self.exporter_targets, self.album, SCRAPE_INTERVAL_S)
         self._scraper.start()
         self.start_s = int(time.time()) + LEAD_S
+        self.books.start_s = self.start_s
         start_file.write(self.start_s)
         self._player = Player(self._streams(self.start_s), self.start_s)
         self._player.start()

@@ -42,6 +42,8 @@ def main(argv: Sequence[str]) -> int:
     arguments = parser.parse_args(argv)
     if not arguments.once and (arguments.disturb or arguments.picture):
         parser.error("--disturb and --picture go with --once")
+    if arguments.picture and not arguments.picture.resolve().parent.is_dir():
+        parser.error(f"--picture: there is no folder {arguments.picture.parent}")
     return run(Options(arguments.once, arguments.disturb, arguments.picture), _accounting)
 
 

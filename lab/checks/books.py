@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from decimal import ROUND_HALF_EVEN, Decimal
 from fractions import Fraction
 
-from lab.bookkeeping import Document
+from lab.bookkeeping import Document, months_between
 from lab.checks.card_time import charged_card_seconds
 from lab.checks.check import Case, Check
 from lab.checks.evidence import Evidence
@@ -133,13 +133,22 @@ def books_close(evidence: Evidence, case: Case) -> Iterator[Check]:
     yield case.equal("verify", "holds", ", ".join(sorted(set(verdicts))) or None)
     recomputed = sum(found["checked"]["days_recomputed"] for found in books.verified)
     yield case.equal("verify recomputed something", "yes", "yes" if recomputed else "no")
-    statements = [one for found in books.statements.values() for one in found]
-    yield case.equal("statements", len(evidence.scenario.clusters) * len(books.verified), len(statements))
+    statements = [one for found in books.statements.values() for one in found if one["lines"]]
+    months = [month for cluster in evidence.scenario.clusters for month in _months(evidence, cluster)]
+    yield case.equal("statements with lines", len(months), len(statements))
     yield case.equal(
         "statements whose lines and rounding are not the total",
         0,
         sum(not _adds_up(statement) for statement in statements),
     )
+
+
+def _months(evidence: Evidence, cluster: ClusterPlan) -> list[str]:
+    """The months in which a cluster's pods hold something: two, if it plays across midnight of the first."""
+    bound_s = [pod.bound_s for pod in cluster.pods if pod.holds_slice and pod.bound_s is not None]
+    ended_s = [pod.ended_s for pod in cluster.pods if pod.holds_slice and pod.ended_s is not None]
+    from_s, to_s = evidence.start_s + min(bound_s), evidence.start_s + max(ended_s)
+    return months_between(from_s, to_s, evidence.scenario.time_zone)
 
 
 def _verdict(verified: Document) -> str:

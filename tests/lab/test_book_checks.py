@@ -6,7 +6,7 @@ import copy
 import json
 from dataclasses import replace
 
-from lab.bookkeeping import Document
+from lab.bookkeeping import Document, months_between
 from lab.checks import books
 from lab.checks.check import Case, Check
 from lab.checks.evidence import BookEvidence, Evidence, Isolation
@@ -124,6 +124,13 @@ def test_an_hour_that_is_open_by_one_unit_is_found() -> None:
 
     assert figure not in off(list(books.books_close(evidence(), CASE)))
     assert figure in off(list(books.books_close(evidence(hours=[hour(idle=41)]), CASE)))
+
+
+def test_a_run_across_the_first_of_a_month_has_two_statements_for_a_tenant() -> None:
+    # Midnight in Berlin on 1 December 2026 is 23:00 UTC; Unix second 1,796,079,600.
+    assert months_between(1_796_079_000, 1_796_079_600, "Europe/Berlin") == ["2026-11"]
+    assert months_between(1_796_079_000, 1_796_079_601, "Europe/Berlin") == ["2026-11", "2026-12"]
+    assert months_between(1_796_079_600, 1_796_079_700, "Europe/Berlin") == ["2026-12"]
 
 
 def test_a_bypassing_pod_on_the_statement_is_found() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.processes import Household, LabError, Program, run_to_end
+from lab.processes import Household, LabError, Program
 
 
 def sleeper(folder: Path, name: str = "node lab-a") -> Program:
@@ -63,10 +63,3 @@ def test_stopping_ends_every_program_even_one_that_ignores_the_polite_signal(tmp
 
     assert len(pids) == 2
     assert not any(is_alive(pid) for pid in pids)
-
-
-def test_a_command_that_fails_says_what_it_said() -> None:
-    code = "import sys; sys.exit('no price for model X')"
-
-    with pytest.raises(LabError, match="setting prices failed with exit code 1: no price for model X"):
-        run_to_end([sys.executable, "-c", code], os.environ, "setting prices")
