@@ -134,10 +134,16 @@ class Attributor:
 
 
 def down_reason(sources: Sources, device_uuid: str) -> str | None:
-    """Why a device counts as down: NVML lost it, or HAMi registered it as unhealthy; None = it is not."""
+    """Why a device counts as down; None = it is not.
+
+    NVML lost it, a fatal XID stands, or HAMi registered it as unhealthy.
+    """
     reading = sources.readings.get(device_uuid)
     if reading is not None and reading.failure is not None:
         return reading.failure
+    history = sources.hardware.get(device_uuid)
+    if history is not None and history.fatal_xid is not None:
+        return f"xid_{history.fatal_xid}"
     registered = sources.registered.get(device_uuid)
     return "registered_unhealthy" if registered is not None and not registered.health else None
 

@@ -11,7 +11,13 @@ import dataclasses
 from collections.abc import Iterable
 
 from exporter.node.tallies import Tallies
-from exporter.nvidia.source import BusySample, DeviceReading, ProcessMemory, UtilizationSample
+from exporter.nvidia.source import (
+    BusySample,
+    DeviceReading,
+    MigInstance,
+    ProcessMemory,
+    UtilizationSample,
+)
 
 US_PER_DAY = 86_400_000_000
 MAX_CLOCK_HZ = 10_000_000_000
@@ -19,6 +25,7 @@ MAX_POWER_MW_UNKNOWN_BOARD = 3_000_000
 MAX_DEVICE_BYTES = 1 << 44
 """16 TiB: no card holds more; the bound while a card's own total is unknown."""
 
+MAX_COUNT = (1 << 62) - 1
 MIN_TEMPERATURE_CELSIUS, MAX_TEMPERATURE_CELSIUS = -20, 150
 
 REFUSED = "values_refused_total"
@@ -65,10 +72,13 @@ def checked(
         memory_used_bytes=possible("memory", reading.memory_used_bytes, 0, most, tallies),
         memory_reserved_bytes=possible("memory", reading.memory_reserved_bytes, 0, most, tallies),
         utilization_percent=possible("utilization", reading.utilization_percent, 0, 100, tallies),
+        memory_utilization_percent=possible(
+            "utilization", reading.memory_utilization_percent, 0, 100, tallies
+        ),
         processes=_processes(reading.processes, most, tallies),
         utilization=_utilization(reading.utilization, tallies, now_us, known_pids),
         busy=_busy(reading.busy, tallies, now_us),
-        energy_mj=possible("energy", reading.energy_mj, 0, (1 << 62) - 1, tallies),
+        energy_mj=possible("energy", reading.energy_mj, 0, MAX_COUNT, tallies),
         power_mw=possible("power", reading.power_mw, 0, power_bound_mw(limit), tallies),
         power_limit_mw=limit,
         temperature_celsius=possible(
@@ -80,6 +90,10 @@ def checked(
         ),
         sm_clock_hz=possible("clock", reading.sm_clock_hz, 0, MAX_CLOCK_HZ, tallies),
         memory_clock_hz=possible("clock", reading.memory_clock_hz, 0, MAX_CLOCK_HZ, tallies),
+        ecc_corrected=possible("ecc", reading.ecc_corrected, 0, MAX_COUNT, tallies),
+        ecc_uncorrected=possible("ecc", reading.ecc_uncorrected, 0, MAX_COUNT, tallies),
+        throttle_ns=_throttle(reading.throttle_ns, tallies),
+        mig=_instances(reading.mig, most, tallies),
     )
 
 
@@ -94,6 +108,32 @@ def _processes(
         )
         for process in processes
     )
+
+
+def _throttle(
+    counters: tuple[tuple[str, int], ...] | None, tallies: Tallies
+) -> tuple[tuple[str, int], ...] | None:
+    if counters is None:
+        return None
+    return tuple(
+        (reason, value)
+        for reason, value in counters
+        if possible("throttle", value, 0, MAX_COUNT, tallies) is not None
+    )
+
+
+def _instances(
+    instances: tuple[MigInstance, ...] | None, most_bytes: int, tallies: Tallies
+) -> tuple[MigInstance, ...] | None:
+    if instances is None:
+        return None
+    found = []
+    for each in instances:
+        total = possible("memory", each.memory_total_bytes, 0, most_bytes, tallies)
+        most = most_bytes if total is None else total
+        used = possible("memory", each.memory_used_bytes, 0, most, tallies)
+        found.append(dataclasses.replace(each, memory_total_bytes=total, memory_used_bytes=used))
+    return tuple(found)
 
 
 def _utilization(

@@ -113,6 +113,7 @@ def _device(
         memory_unattributed_bytes=_unattributed_bytes(device, is_listed=is_listed, tallies=tallies),
         down_reason=down_reason(sources, device.device_uuid),
         totals=None if totals is None else _device_totals(totals),
+        hardware=sources.hardware.get(device.device_uuid),
     )
 
 

@@ -7,12 +7,13 @@ growing pauses; a card that fails is its own trouble and hides no other.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from exporter.node.checks import checked
+from exporter.node.checks import REFUSED, checked
 from exporter.node.clock import Instant
+from exporter.node.hardware import CardHistory, Hardware, HardwareView
 from exporter.node.tallies import Tallies
 from exporter.nvidia.source import DeviceReading, DeviceSource, SourceDownError
 
@@ -30,11 +31,20 @@ class DeviceLook:
 
     Attributes:
         readings: Checked, by uuid; empty when the source is down.
+        hardware: What happened to each card so far, by uuid; also while the source is down.
         failure: Why there are none; None = it answered.
     """
 
     readings: Mapping[str, DeviceReading] = field(default_factory=dict)
+    hardware: Mapping[str, HardwareView] = field(default_factory=dict)
     failure: str | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every card answered every question."""
+        return self.failure is None and not any(
+            reading.failure or reading.failed_calls for reading in self.readings.values()
+        )
 
 
 class DeviceReader:
@@ -45,6 +55,7 @@ class DeviceReader:
         mig_lock_file: While it exists the source is closed.
         tallies: Where refused values and lost ticks are counted.
         had_readings: The source has answered in an earlier run.
+        histories: What happened to the cards in an earlier run.
     """
 
     def __init__(
@@ -54,6 +65,7 @@ class DeviceReader:
         tallies: Tallies,
         *,
         had_readings: bool = False,
+        histories: Iterable[CardHistory] = (),
     ) -> None:
         self.had_readings = had_readings
         self._source = source
@@ -64,6 +76,8 @@ class DeviceReader:
         self._pause_ms = FIRST_PAUSE_MS
         self._failure: str | None = None
         self._running: dict[str, frozenset[int]] = {}
+        self._hardware = Hardware(tallies, histories)
+        self._repeated: set[str] = set()
 
     @property
     def name(self) -> str:
@@ -89,15 +103,20 @@ class DeviceReader:
             if self.had_readings:
                 self._tallies.count(SAMPLES_LOST, self.name)
             self._running = {}
-            return DeviceLook(failure=failure)
+            return DeviceLook(hardware=self._hardware.views(), failure=failure)
         self.had_readings = True
         readings: dict[str, DeviceReading] = {}
         for reading in raw:
-            if reading.uuid in readings:
-                _log.warning("device %s is listed twice; the first is shown", reading.uuid)
-                continue
-            readings[reading.uuid] = self._checked(reading, now, owned)
-        return DeviceLook(readings)
+            if reading.has_repeated_uuid or reading.uuid in readings:
+                self._flag_repeated(reading)
+            if reading.uuid not in readings:
+                readings[reading.uuid] = self._checked(reading, now, owned)
+        self._hardware.take(readings.values(), now)
+        return DeviceLook(readings, self._hardware.views())
+
+    def histories(self) -> list[CardHistory]:
+        """What happened to the cards, to be stored."""
+        return self._hardware.dump()
 
     def close(self) -> None:
         """Let go of the source."""
@@ -134,6 +153,12 @@ class DeviceReader:
         self._retry_at_ms = now.boot_ms + self._pause_ms
         self._pause_ms = min(2 * self._pause_ms, LONGEST_PAUSE_MS)
         return error.reason
+
+    def _flag_repeated(self, reading: DeviceReading) -> None:
+        if reading.uuid not in self._repeated:
+            self._repeated.add(reading.uuid)
+            self._tallies.count(REFUSED, "device_uuid", "repeated")
+            _log.warning("two devices have the UUID of %s (index %d)", reading.uuid, reading.index)
 
     def _checked(
         self, reading: DeviceReading, now: Instant, owned: Mapping[str, frozenset[int]]

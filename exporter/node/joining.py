@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from contract.ids import PodUid
@@ -16,6 +16,7 @@ from exporter.hami.annotations.containers import container_of_directory
 from exporter.hami.annotations.node_register import RegisteredDevice
 from exporter.hami.holding import UNKNOWN_CONTAINER, HeldSlice
 from exporter.node.caches import CacheSurvey, DirectoryReading
+from exporter.node.hardware import HardwareView
 from exporter.node.liveness import Liveness
 from exporter.node.pods import PodRecord, PodSight
 from exporter.node.regions import ContainerUse, NvmlMemory, Surroundings, container_use
@@ -33,6 +34,7 @@ class Sources:
     Attributes:
         registered: HAMi's devices by uuid.
         readings: NVML's, checked, by uuid.
+        hardware: What happened to the cards so far, by uuid.
         had_readings: The device source has answered at some time.
     """
 
@@ -41,6 +43,7 @@ class Sources:
     registered: Mapping[str, RegisteredDevice]
     readings: Mapping[str, DeviceReading]
     survey: CacheSurvey
+    hardware: Mapping[str, HardwareView] = field(default_factory=dict)
     had_readings: bool = False
 
 

@@ -6,6 +6,7 @@ is refused as a whole, so that counters never mix.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -15,6 +16,7 @@ from contract.ids import EpochId
 from exporter.delivery.witness import Witness, WitnessState
 from exporter.node.clock import Instant
 from exporter.node.counters import DeviceCounters, OwnerCounters, TenantCounters
+from exporter.node.hardware import CardHistory
 from exporter.node.hours import HourBooks, HourDevice, HourUse, Origin
 from exporter.node.meter import Meter
 from exporter.node.tallies import TallyCount
@@ -37,13 +39,16 @@ class NodeState(msgspec.Struct, kw_only=True):
     origin: Origin
     had_readings: bool
     witness: WitnessState
+    histories: list[CardHistory] = []
 
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(NodeState)
 
 
-def pack(meter: Meter, witness: Witness, *, had_readings: bool) -> bytes:
+def pack(
+    meter: Meter, witness: Witness, *, had_readings: bool, histories: Sequence[CardHistory] = ()
+) -> bytes:
     """The state as one row."""
     return _encoder.encode(
         NodeState(
@@ -59,6 +64,7 @@ def pack(meter: Meter, witness: Witness, *, had_readings: bool) -> bytes:
             origin=meter.origin,
             had_readings=had_readings,
             witness=witness.dump(),
+            histories=list(histories),
         )
     )
 

@@ -18,6 +18,7 @@ from exporter.node.caches import CACHE_ERRORS
 from exporter.node.checks import REFUSED
 from exporter.node.counters import OwnerKey
 from exporter.node.devices import SAMPLES_LOST
+from exporter.node.hardware import HardwareView
 from exporter.node.meter import DISAGREEMENTS
 from exporter.node.pods import ANNOTATION_ERRORS
 from exporter.node.snapshot import (
@@ -30,6 +31,7 @@ from exporter.node.snapshot import (
     UnallocatedView,
 )
 
+_NS_PER_SECOND = 1_000_000_000
 _PPM_MS_PER_SECOND = PPM * MS_PER_SECOND
 
 
@@ -106,6 +108,12 @@ def _device(page: PageBuilder, node: str, device: DeviceView) -> None:
         page.add("device_temperature_celsius", labels, reading.temperature_celsius)
         page.add("device_clock_hertz", (*labels, "sm"), reading.sm_clock_hz)
         page.add("device_clock_hertz", (*labels, "memory"), reading.memory_clock_hz)
+        page.add("device_remapped_rows_pending", labels, reading.has_remapped_rows_pending)
+        for each in reading.mig or ():
+            identity = (each.uuid, each.profile, str(each.gpu_instance_id), str(each.compute_instance_id))
+            page.add("mig_info", (*labels, *identity), 1)
+    if device.hardware is not None:
+        _hardware(page, labels, device.hardware)
     totals = device.totals
     if totals is None or not totals.is_measured:
         return
@@ -116,6 +124,16 @@ def _device(page: PageBuilder, node: str, device: DeviceView) -> None:
         page.add("device_energy_joules_total", labels, totals.energy_mj / MJ_PER_JOULE)
         unattributed_j = totals.energy_unattributed_mj / MJ_PER_JOULE
         page.add("device_energy_unattributed_joules_total", labels, unattributed_j)
+
+
+def _hardware(page: PageBuilder, labels: tuple[str, ...], hardware: HardwareView) -> None:
+    for kind, count in hardware.ecc_errors.items():
+        page.add("device_ecc_errors_total", (*labels, kind), count)
+    for reason, time_ns in hardware.throttle_ns.items():
+        page.add("device_throttle_seconds_total", (*labels, reason), time_ns / _NS_PER_SECOND)
+    for code, (count, last_ms) in sorted(hardware.xids.items()):
+        page.add("device_xid_errors_total", (*labels, str(code)), count)
+        page.add("device_xid_last_timestamp_seconds", (*labels, str(code)), _s(last_ms))
 
 
 def _slice(page: PageBuilder, node: str, view: SliceView) -> None:

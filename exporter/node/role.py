@@ -230,6 +230,7 @@ class _Role:
                 settings.mig_lock_file,
                 tallies,
                 had_readings=state.had_readings if state is not None else False,
+                histories=state.histories if state is not None else (),
             ),
             attributor=Attributor(Liveness(settings.proc_root), tallies),
             meter=meter,

@@ -153,6 +153,7 @@ class Sampler:
             sight=sight,
             registered={device.uuid: device for device in register.devices},
             readings=look.readings,
+            hardware=look.hardware,
             survey=survey,
             had_readings=parts.devices.had_readings,
         )
@@ -178,7 +179,12 @@ class Sampler:
         parts = self._parts
         if parts.store is None:
             return
-        row = pack(parts.meter, parts.witness, had_readings=parts.devices.had_readings)
+        row = pack(
+            parts.meter,
+            parts.witness,
+            had_readings=parts.devices.had_readings,
+            histories=parts.devices.histories(),
+        )
         parts.store.commit(row, [*self._closing, *facts] if parts.sends_facts else [])
         self._closing = []
 
@@ -210,10 +216,10 @@ class Sampler:
 
     def _health(self, sources: Sources, look: DeviceLook) -> Iterator[CollectorHealth]:
         name = self._parts.devices.name
-        for collector, failure in (("cache", sources.survey.failure), (name, look.failure)):
+        for collector, is_ok in (("cache", sources.survey.failure is None), (name, look.is_whole)):
             yield CollectorHealth(
                 collector,
-                failure is None,
+                is_ok,
                 self._timing.seconds.get(collector),
                 self._timing.success_ms.get(collector),
             )

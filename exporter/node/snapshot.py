@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from contract.ids import DeviceUuid
 from exporter.node.counters import Labels, OwnerKey
+from exporter.node.hardware import HardwareView
 from exporter.node.meter import Rate
 from exporter.nvidia.source import DeviceReading
 
@@ -125,6 +126,7 @@ class DeviceView:
         allocated_mib: Held by slices; None while pods were not listed.
         memory_unattributed_bytes: Used memory that no known pod accounts for.
         down_reason: None = healthy.
+        hardware: What happened to the card so far; None without NVML.
     """
 
     uuid: DeviceUuid
@@ -142,6 +144,7 @@ class DeviceView:
     memory_unattributed_bytes: int | None
     down_reason: str | None
     totals: DeviceTotals | None
+    hardware: HardwareView | None = None
 
 
 @dataclass(frozen=True, slots=True)

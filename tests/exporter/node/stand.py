@@ -24,6 +24,7 @@ from exporter.nvidia.source import (
     ProcessMemory,
     SourceDownError,
     UtilizationSample,
+    XidEvent,
 )
 from exporter.settings import AccountingAccess, NodeSettings
 from lab.kube.double import ApiDouble
@@ -46,6 +47,8 @@ class Card:
         self.memory: dict[int, int] = {}
         self.shares: dict[int, int] = {}
         self.is_down = False
+        self.failure: str | None = None
+        self.xids: list[int] = []
         self.has_samples = True
         self.opened = 0
         self.closed = 0
@@ -66,6 +69,10 @@ class Card:
         self.reads += 1
         now_us = time.time_ns() // 1_000
         used = sum(self.memory.values())
+        xids, self.xids = self.xids, []
+        events = tuple(XidEvent(code, now_us // 1_000) for code in xids)
+        if self.failure is not None:
+            return (DeviceReading(DeviceUuid(CARD), 0, "Tesla T4", xids=events, failure=self.failure),)
         return (
             DeviceReading(
                 uuid=DeviceUuid(CARD),
@@ -88,6 +95,7 @@ class Card:
                 power_mw=40_000,
                 power_limit_mw=70_000,
                 temperature_celsius=41,
+                xids=events,
             ),
         )
 

@@ -9,7 +9,13 @@ import pytest
 from contract.ids import DeviceUuid
 from exporter.node.checks import checked
 from exporter.node.tallies import Tallies
-from exporter.nvidia.source import BusySample, DeviceReading, ProcessMemory, UtilizationSample
+from exporter.nvidia.source import (
+    BusySample,
+    DeviceReading,
+    MigInstance,
+    ProcessMemory,
+    UtilizationSample,
+)
 
 NOW_US = 1_800_000_000_000_000
 MIB = 1_048_576
@@ -36,6 +42,8 @@ def _checked(known_pids: Any = None, **fields: Any) -> tuple[DeviceReading, dict
         ("memory_used_bytes", "memory", 15_360 * MIB, 15_360 * MIB + 1, "above_range"),
         ("memory_free_bytes", "memory", 0, 2**64 - 1, "blank"),
         ("energy_mj", "energy", 2**62 - 1, 2**63, "blank"),
+        ("ecc_corrected", "ecc", 0, 2**64 - 1, "blank"),
+        ("ecc_uncorrected", "ecc", 2**62 - 1, 2**62, "above_range"),
     ],
 )
 def test_a_value_out_of_its_range_is_absent_and_counted(
@@ -94,3 +102,20 @@ def test_not_measured_stays_not_measured() -> None:
     reading, counts = _checked()
     assert (reading.utilization, reading.busy, reading.processes) == (None, None, None)
     assert counts == {}
+
+
+def test_a_blank_throttle_counter_is_left_out_and_the_others_stay() -> None:
+    found, counts = _checked(throttle_ns=(("sync_boost", 2**64 - 1), ("sw_power_cap", 5)))
+    assert found.throttle_ns == (("sw_power_cap", 5),)
+    assert counts == {("throttle", "blank"): 1}
+
+
+def test_a_mig_instance_uses_no_more_than_it_has() -> None:
+    def instance(total_bytes: int | None, used_bytes: int | None) -> MigInstance:
+        return MigInstance("MIG-1", "1g.10gb", 9, 0, total_bytes, used_bytes)
+
+    found, counts = _checked(
+        mig=(instance(512, 512), instance(512, 513), instance(None, 15_361 * MIB), instance(2**64 - 1, None))
+    )
+    assert found.mig == (instance(512, 512), instance(512, None), instance(None, None), instance(None, None))
+    assert counts == {("memory", "above_range"): 2, ("memory", "blank"): 1}

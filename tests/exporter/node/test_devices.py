@@ -10,7 +10,13 @@ from contract.ids import DeviceUuid
 from exporter.node.clock import Instant
 from exporter.node.devices import DeviceReader
 from exporter.node.tallies import Tallies
-from exporter.nvidia.source import DeviceReading, ProcessMemory, SourceDownError, UtilizationSample
+from exporter.nvidia.source import (
+    DeviceReading,
+    ProcessMemory,
+    SourceDownError,
+    UtilizationSample,
+    XidEvent,
+)
 
 START_MS = 1_800_000_000_000
 
@@ -133,3 +139,36 @@ def test_of_two_devices_with_one_uuid_the_first_is_shown(reader: DeviceReader, s
 
 def test_a_node_without_a_source_says_so(tmp_path: Path, tallies: Tallies) -> None:
     assert DeviceReader(None, tmp_path / "mig.lock", tallies).look(_at(0), {}).failure == "no_source"
+
+
+def test_a_card_that_fails_makes_the_source_incomplete_and_hides_no_other(
+    reader: DeviceReader, source: Source
+) -> None:
+    other = DeviceReading(uuid=DeviceUuid("GPU-b"), index=1, model="T4", power_mw=30_000)
+    source.readings = (_card(failure="gpu_is_lost"), other)
+    look = reader.look(_at(0), {})
+    assert (look.failure, look.is_whole) == (None, False)
+    assert look.readings["GPU-b"].power_mw == 30_000
+    source.readings = (_card(failed_calls=("energy",)), other)
+    assert not reader.look(_at(1_000), {}).is_whole
+    source.readings = (_card(), other)
+    assert reader.look(_at(2_000), {}).is_whole
+
+
+def test_a_repeated_uuid_is_flagged_once(reader: DeviceReader, source: Source, tallies: Tallies) -> None:
+    twin = DeviceReading(DeviceUuid("GPU-a@00000000:1B:00.0"), 1, "T4", has_repeated_uuid=True)
+    source.readings = (_card(), twin)
+    for after_ms in (0, 1_000):
+        assert list(reader.look(_at(after_ms), {}).readings) == ["GPU-a", "GPU-a@00000000:1B:00.0"]
+    assert tallies.by_family() == {"values_refused_total": {("device_uuid", "repeated"): 1}}
+
+
+def test_what_happened_to_a_card_is_known_while_the_source_is_down(
+    reader: DeviceReader, source: Source
+) -> None:
+    source.readings = (_card(xids=(XidEvent(79, START_MS),)),)
+    reader.look(_at(0), {})
+    source.fails_to_read = True
+    look = reader.look(_at(1_000), {})
+    assert look.readings == {}
+    assert look.hardware["GPU-a"].fatal_xid == 79

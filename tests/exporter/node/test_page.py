@@ -10,6 +10,7 @@ from contract.catalogue import families_of
 from contract.ids import DeviceUuid, PodUid
 from exporter.exposition.page import Page
 from exporter.node.counters import Labels, OwnerKey
+from exporter.node.hardware import HardwareView
 from exporter.node.meter import Rate
 from exporter.node.page import make_page, make_stale_page
 from exporter.node.snapshot import (
@@ -24,7 +25,7 @@ from exporter.node.snapshot import (
     TenantView,
     UnallocatedView,
 )
-from exporter.nvidia.source import DeviceReading
+from exporter.nvidia.source import DeviceReading, MigInstance
 
 MIB = 1_048_576
 CARD = DeviceUuid("GPU-a")
@@ -186,6 +187,8 @@ def test_a_devices_figures_are_in_base_units() -> None:
         temperature_celsius=41,
         sm_clock_hz=1_590_000_000,
         memory_clock_hz=5_001_000_000,
+        has_remapped_rows_pending=True,
+        mig=(MigInstance("MIG-9", "1g.10gb", 9, 0),),
     )
     device = DeviceView(
         uuid=CARD,
@@ -203,9 +206,19 @@ def test_a_devices_figures_are_in_base_units() -> None:
         memory_unattributed_bytes=100 * MIB,
         down_reason=None,
         totals=DeviceTotals(7_000_000_000, 1_000_000_000, 250_000, 34_000, is_measured=True, has_energy=True),
+        hardware=HardwareView(
+            {"corrected": 4, "uncorrected": 0}, {"sw_power_cap": 1_500_000_000}, {79: (2, 1_700_000_000_500)}
+        ),
     )
     values = _values(make_page(Snapshot(at_ms=0, node="n", devices=(device,))))
     at = ("n", "GPU-a")
+    assert values["device_ecc_errors_total", (*at, "corrected")] == 4
+    assert values["device_ecc_errors_total", (*at, "uncorrected")] == 0
+    assert values["device_throttle_seconds_total", (*at, "sw_power_cap")] == 1.5
+    assert values["device_xid_errors_total", (*at, "79")] == 2
+    assert values["device_xid_last_timestamp_seconds", (*at, "79")] == 1_700_000_000.5
+    assert values["device_remapped_rows_pending", at] == 1
+    assert values["mig_info", (*at, "MIG-9", "1g.10gb", "9", "0")] == 1
     expected = {
         "device_memory_total_bytes": 15_360 * MIB,
         "device_memory_registered_bytes": 15_360 * MIB,

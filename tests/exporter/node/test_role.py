@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import subprocess
+import time
 from collections.abc import Callable
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 import pytest
 
@@ -253,6 +254,38 @@ def test_a_restart_closes_the_old_epoch_and_the_new_one_does_not_overlap_it(stan
     assert {(fact.state, fact.registered_mib, fact.physical_mib) for fact in presence} == {
         ("healthy", 15_360, 15_360)
     }
+
+
+def test_a_fatal_xid_takes_the_card_down_until_it_was_reset_and_outlives_a_restart(stand: Stand) -> None:
+    stand.start()
+    stand.wait_for(lambda page: page.one("device_health") == 1)
+    stand.card.xids = [31]
+    page = stand.wait_for(lambda page: page.one("device_xid_errors_total", code="31") == 1)
+    assert page.one("device_health") == 1, "31 is the program's own fault"
+    stand.card.xids = [79, 79]
+    page = stand.wait_for(lambda page: page.one("device_health") == 0)
+    assert page.one("device_xid_errors_total", code="79") == 2
+    assert abs(time.time() - (page.one("device_xid_last_timestamp_seconds", code="79") or 0)) < 60
+    stand.stop()
+    stand.start()
+    page = stand.wait_for(lambda page: page.one("device_health") is not None)
+    assert page.one("device_health") == 0
+    assert page.one("device_xid_errors_total", code="79") == 2
+    stand.card.failure = "gpu_is_lost"
+    page = stand.wait_for(lambda page: page.one("device_temperature_celsius") is None)
+    assert (page.one("device_health"), page.one("collector_success", collector="nvml")) == (0, 0)
+    stand.card.failure = None
+    stand.wait_for(lambda page: page.one("device_health") == 1)
+    stand.stop()
+    presence = [fact for fact in stand.outbox() if isinstance(fact, PresenceFact)]
+    states = {fact.from_ms: (fact.state, fact.reason) for fact in presence}
+    told = [states[at_ms] for at_ms in sorted(states)]
+    assert [state for state, _ in groupby(told)] == [
+        ("healthy", None),
+        ("down", "xid_79"),
+        ("down", "gpu_is_lost"),
+        ("healthy", None),
+    ]
 
 
 def test_once_prints_one_page_and_leaves_the_state_file_alone(
