@@ -16,6 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
+from msgspec import structs
+
 from exporter.hami.decoding import decode_region, decode_slot, same_memory
 from exporter.hami.errors import CacheContentError, printable
 from exporter.hami.layouts import (
@@ -26,7 +28,7 @@ from exporter.hami.layouts import (
     V1_1_2008952,
     Layout,
 )
-from exporter.hami.region import NotReady, Region, Slot
+from exporter.hami.region import NotReady, Quality, Region, Slot
 
 Pread: TypeAlias = Callable[[int, int], bytes]
 """`os.pread` of one file: (length, offset) → bytes, fewer at the end of the file."""
@@ -41,6 +43,10 @@ TABLE_LOOKS: Final = 4
 FIRST_SLOTS: Final = 4
 """Slots in the first look at an unknown region; more processes cost one look more."""
 PART_LOOKS: Final = 3
+FROZEN_BYTES: Final = 32 << 20
+"""A slot is suspected when NVML gives its process more than this beyond what the slot says."""
+LEFT_OVERS: Final = 8
+"""Slots behind the table in which the old place of a moved one is looked for."""
 
 _LENGTHENED: Final = "an older file that a newer library lengthened: recreate the pod"
 _SEM_SPARE: Final = bytes(16)
@@ -108,7 +114,43 @@ def read_region(
     if not is_sound:
         settling = _Settling(pread, layout, name, pause, previous)
         slots = [settling.settled(earlier, head, slot.slot) if slot.quality else slot for slot in slots]
+    _mark_frozen(pread, layout, slots, previous)
     return decode_region(layout, head, words, slots)
+
+
+def _mark_frozen(pread: Pread, layout: Layout, slots: list[Slot], previous: Region | None) -> None:
+    """Mark slots that were moved while their owners go on writing to the old place (section 7, 1).
+
+    The move is seen, or was at an earlier look, or the old place behind the table still has the pid;
+    that is looked at only where NVML's figure has clearly left the slot's behind.
+    """
+    before = () if previous is None else previous.slots
+    left_over: set[int] | None = None
+    for place, slot in enumerate(slots if layout.has_seqlock else ()):
+        if not slot.is_live:
+            continue
+        if place < len(before) and before[place].pid == slot.pid:
+            is_frozen = Quality.SLOT_FROZEN in before[place].quality
+        else:
+            is_frozen = any(then.pid == slot.pid and then.is_live for then in before[place + 1 :])
+        if not is_frozen and _lags(slot):
+            left_over = _left_over(pread, layout, len(slots)) if left_over is None else left_over
+            is_frozen = slot.pid in left_over
+        if is_frozen:
+            slots[place] = structs.replace(slot, quality=slot.quality | {Quality.SLOT_FROZEN})
+
+
+def _left_over(pread: Pread, layout: Layout, process_count: int) -> set[int]:
+    """Pids in the first slots behind the table."""
+    stride = layout.slot_stride
+    count = min(LEFT_OVERS, SLOTS - process_count)
+    look = pread(count * stride, layout.slot_offset(process_count))
+    return {int.from_bytes(look[at : at + 4], "little") for at in range(0, len(look), stride)}
+
+
+def _lags(slot: Slot) -> bool:
+    monitorused = sum(use.monitorused_bytes for use in slot.devices)
+    return monitorused - sum(use.total_bytes for use in slot.devices) > FROZEN_BYTES
 
 
 def _unidentified(name: str, head: bytes) -> NotReady:

@@ -22,6 +22,7 @@ class Quality(StrEnum):
     DUPLICATE_PID = "duplicate_pid"
     PARTS_DIFFER = "parts_differ"
     PROCESS_COUNT_CLAMPED = "process_count_clamped"
+    SLOT_FROZEN = "slot_frozen"
     SLOT_INCONSISTENT = "slot_inconsistent"
     STATUS_UNKNOWN = "status_unknown"
     UUID_INVALID = "uuid_invalid"

@@ -107,6 +107,7 @@ class PodStatus(msgspec.Struct, frozen=True, rename="camel"):
     conditions: list[Condition] = []
     init_container_statuses: list[ContainerStatus] = []
     container_statuses: list[ContainerStatus] = []
+    ephemeral_container_statuses: list[ContainerStatus] = []
 
 
 class Pod(msgspec.Struct, frozen=True):

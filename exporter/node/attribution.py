@@ -1,8 +1,8 @@
 """Whose is what: the joined sources as owners per device for the meter, and as gauges for the page.
 
-Three kinds of GPU process: in a container that holds the device (the slice's); in a known pod that holds
-nothing there (unallocated, named by that pod); in no known pod (unattributed). Invariant: neither of the
-last two changes a slice's figures. Source: `reference/metering.md §5`.
+Three kinds of GPU process, by its cgroup: in a container that holds the device (the slice's); in a known
+pod that holds nothing there (unallocated, named by that pod); in no known pod (unattributed). Invariant:
+neither of the last two changes a slice's figures. Source: `reference/metering.md §5`.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from exporter.hami.holding import NVIDIA, HeldSlice
 from exporter.node.counters import Labels, OwnerKey
 from exporter.node.gauges import model_of, slice_gauges
 from exporter.node.inputs import DeviceInput, OwnerInput
-from exporter.node.joining import Joint, Place, Sources, join
-from exporter.node.liveness import Liveness
+from exporter.node.joining import Joint, Sources, join
 from exporter.node.locks import RegionLocks
+from exporter.node.pods import Place
 from exporter.node.regions import ContainerUse, DeviceShare
+from exporter.node.residents import Residents
 from exporter.node.snapshot import SliceGauges
 from exporter.node.tallies import Tallies
 
@@ -46,25 +47,25 @@ class Attribution:
 
 
 class Attributor:
-    """Attributes one tick after the other; remembers only what liveness and locks need.
+    """Attributes one tick after the other; remembers only what processes and locks need.
 
     Args:
-        liveness: Judges slots.
+        residents: Finds the processes behind slots, and the containers of processes.
         tallies: Where impossible values are counted.
         idle_power_mw: Configured idle power by model.
     """
 
     def __init__(
-        self, liveness: Liveness, tallies: Tallies, idle_power_mw: Mapping[str, int] | None = None
+        self, residents: Residents, tallies: Tallies, idle_power_mw: Mapping[str, int] | None = None
     ) -> None:
-        self._liveness = liveness
+        self._residents = residents
         self._locks = RegionLocks()
         self._tallies = tallies
         self._idle_power_mw = idle_power_mw or {}
 
     def attribute(self, sources: Sources) -> Attribution:
         """Join one tick's sources and say who uses what."""
-        joint = join(sources, self._liveness, self._tallies)
+        joint = join(sources, self._residents, self._tallies)
         self._locks.begin()
         slices: list[SliceGauges] = []
         owners: list[OwnerInput] = []
@@ -95,14 +96,10 @@ class Attributor:
         since_ms = self._locks.held_since_ms(share.path, share.region, joint.sources.at_ms)
         if since_ms is None:
             return gauges
-        owner = next(
-            (slot for slot in share.region.slots if slot.pid == share.region.owner_pid and slot.hostpid > 0),
-            None,
-        )
         region = dataclasses.replace(
             gauges.region,
             lock_held_since_ms=since_ms,
-            lock_owner_is_alive=None if owner is None else self._liveness.exists(owner.hostpid),
+            lock_owner_is_alive=self._residents.lives_inside(place, share.region.owner_pid, since_ms),
         )
         return dataclasses.replace(gauges, region=region)
 
@@ -168,10 +165,16 @@ def _slice_owner(joint: Joint, place: Place, held: HeldSlice, gauges: SliceGauge
         limit_bytes=gauges.region.limit_bytes if gauges.region is not None else None,
         is_blocked=use.is_blocked,
         cache_sm_percent=None if use.has_unplaced else share.sm_percent,
-        # Without a region any process that is nobody's may be the slice's.
-        has_unknown_pids=use.has_unknown_pids or use.has_unplaced or gauges.region is None,
+        has_unknown_pids=use.has_unknown_pids or use.has_unplaced or _may_have_more(joint, place, gauges),
         has_source=is_nvidia and (joint.sources.had_readings or place in joint.directories),
     )
+
+
+def _may_have_more(joint: Joint, place: Place, gauges: SliceGauges) -> bool:
+    """Whether processes may be a slice's although neither a region nor a cgroup says so."""
+    if gauges.region is not None:
+        return False
+    return not joint.are_told or bool(joint.doubtful_on(place, gauges.key.device_uuid))
 
 
 def _unallocated(joint: Joint, slices: set[OwnerKey]) -> Iterable[OwnerInput]:

@@ -10,8 +10,8 @@ from contract.ids import DeviceUuid
 from exporter.hami.holding import HeldSlice
 from exporter.hami.resources import kinds_of
 from exporter.node.counters import Labels, OwnerKey
-from exporter.node.joining import Joint, Place
-from exporter.node.pods import PodRecord
+from exporter.node.joining import Joint
+from exporter.node.pods import Place, PodRecord
 from exporter.node.regions import ContainerUse, DeviceShare
 from exporter.node.snapshot import RegionGauges, SliceGauges
 
@@ -26,12 +26,12 @@ def slice_gauges(joint: Joint, place: Place, held: HeldSlice) -> SliceGauges:
     use = joint.uses.get(place, ContainerUse())
     share = use.shares.get(grant.device_uuid)
     has_region = share is not None and share.region is not None
-    used_bytes, source = _memory(joint, grant.device_uuid, use, share)
+    used_bytes, source = _memory(joint, place, grant.device_uuid)
     reading = joint.sources.readings.get(grant.device_uuid)
     is_mig = grant.mig is not None or (reading is not None and reading.mode == "mig")
     processes: int | None = share.processes if share is not None and has_region else None
     if processes is None and used_bytes is not None:
-        processes = 0
+        processes = len(use.pids & joint.listed.get(grant.device_uuid, frozenset()))
     return SliceGauges(
         key=OwnerKey(*place, DeviceUuid(grant.device_uuid), is_slice=True),
         labels=labels_of(joint, record, held),
@@ -79,9 +79,9 @@ def environment(record: PodRecord, container: str, name: str) -> str | None:
     return None
 
 
-def _memory(
-    joint: Joint, device_uuid: str, use: ContainerUse, share: DeviceShare | None
-) -> tuple[int | None, str]:
+def _memory(joint: Joint, place: Place, device_uuid: str) -> tuple[int | None, str]:
+    use = joint.uses.get(place, ContainerUse())
+    share = use.shares.get(device_uuid)
     if use.has_unplaced:
         return None, ""
     if share is not None and share.region is not None and not share.is_uncertain:
@@ -89,13 +89,18 @@ def _memory(
     listed = joint.listed.get(device_uuid)
     if listed is None:
         return None, ""
-    if use.pids or share is not None:
-        figures = [joint.nvml.get((device_uuid, pid)) for pid in use.pids & listed]
-        if use.has_unknown_pids or None in figures:
-            return None, ""
-        return sum(figure for figure in figures if figure is not None), "nvml"
-    # Without a region nobody tells its processes: it has none only if no process there is nobody's.
-    return (None, "") if joint.unowned_on(device_uuid) else (0, "nvml")
+    if joint.are_told:
+        may_be_its = joint.doubtful_on(place, device_uuid)
+    else:
+        # Nobody tells the processes of one without a region.
+        has_more = use.has_unknown_pids or (not use.pids and share is None)
+        may_be_its = listed - joint.owned if has_more else frozenset()
+    if may_be_its:
+        return None, ""
+    figures = [joint.nvml.get((device_uuid, pid)) for pid in use.pids & listed]
+    if None in figures:
+        return None, ""
+    return sum(figure for figure in figures if figure is not None), "nvml"
 
 
 def _enforcement(joint: Joint, place: Place, held: HeldSlice, *, has_region: bool) -> str:

@@ -1,15 +1,17 @@
 """One tick's sources joined by container: what it holds, what its regions say, which processes it has.
 
-Invariants: HAMi's directory names are not believed where they can be wrong; a host pid that two
-containers claim is neither's. Source: `reference/hami-kubernetes.md §3.5`, `reference/metering.md §5`.
+Where the host's processes are seen, a GPU process is its container's by its cgroup, whatever a region
+says. Invariants: HAMi's directory names are not believed where they can be wrong; a host pid has one
+container at most. Source: `reference/hami-kubernetes.md §3.5`, `reference/metering.md §5`.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from functools import partial
 
 from contract.ids import PodUid
 from exporter.hami.annotations.containers import container_of_directory
@@ -17,14 +19,11 @@ from exporter.hami.annotations.node_register import RegisteredDevice
 from exporter.hami.holding import UNKNOWN_CONTAINER, HeldSlice
 from exporter.node.caches import CacheSurvey, DirectoryReading
 from exporter.node.hardware import HardwareView
-from exporter.node.liveness import Liveness
-from exporter.node.pods import PodRecord, PodSight
-from exporter.node.regions import ContainerUse, NvmlMemory, Surroundings, container_use
+from exporter.node.pods import Place, PodRecord, PodSight
+from exporter.node.regions import ContainerUse, NvmlMemory, Surroundings, add_slotless, container_use
+from exporter.node.residents import Residents, pids_by_place
 from exporter.node.tallies import Tallies
 from exporter.nvidia.source import DeviceReading
-
-Place: TypeAlias = tuple[PodUid, str]
-"""A container: its pod's UID and its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +53,13 @@ class Joint:
     Attributes:
         held: Slices held now by container.
         directories: HAMi's directories by container.
-        uses: What the regions of each container say; only of known pods.
+        uses: What regions and NVML say of each container; only of known pods.
         nvml: NVML's memory by (device uuid, host pid).
         listed: Host pids NVML lists by device uuid; a device that lists none is missing.
         owned: Host pids of all known containers.
         alive: Containers in which a GPU process was seen alive.
+        are_told: Processes are attributed by their cgroups; else a slice without a region has none.
+        untold: Host pids NVML lists of which nobody can say where they live.
     """
 
     sources: Sources
@@ -69,6 +70,8 @@ class Joint:
     listed: Mapping[str, frozenset[int]]
     owned: frozenset[int]
     alive: frozenset[Place]
+    are_told: bool
+    untold: frozenset[int]
 
     def record(self, place: Place) -> PodRecord:
         """The container's pod."""
@@ -79,8 +82,14 @@ class Joint:
         listed = self.listed.get(device_uuid)
         return None if listed is None else listed - self.owned
 
+    def doubtful_on(self, place: Place, device_uuid: str) -> frozenset[int]:
+        """Processes on a device that may be a container's although nobody says so."""
+        listed = self.listed.get(device_uuid, frozenset())
+        stray = self.uses.get((place[0], UNKNOWN_CONTAINER))
+        return listed & (self.untold if stray is None else self.untold | stray.pids)
 
-def join(sources: Sources, liveness: Liveness, tallies: Tallies) -> Joint:
+
+def join(sources: Sources, residents: Residents, tallies: Tallies) -> Joint:
     """Join one tick's sources."""
     listed = {
         uuid: frozenset(process.pid for process in reading.processes)
@@ -88,42 +97,48 @@ def join(sources: Sources, liveness: Liveness, tallies: Tallies) -> Joint:
         if reading.processes is not None
     }
     everywhere = frozenset(pid for pids in listed.values() for pid in pids) if listed else None
-    liveness.begin(everywhere)
-    around = Surroundings(
-        is_live=liveness.is_live,
-        device_bytes={uuid: each.memory_total_bytes for uuid, each in sources.readings.items()},
-        nvml={
-            (uuid, process.pid): process.used_bytes
-            for uuid, reading in sources.readings.items()
-            for process in reading.processes or ()
-            if process.used_bytes is not None
-        },
-        tallies=tallies,
-    )
+    residents.begin(everywhere, sources.sight.records, sources.at_ms)
+    nvml = {
+        (uuid, process.pid): process.used_bytes
+        for uuid, reading in sources.readings.items()
+        for process in reading.processes or ()
+        if process.used_bytes is not None
+    }
+    device_bytes = {uuid: each.memory_total_bytes for uuid, each in sources.readings.items()}
     held = _held(sources.sight)
-    directories = _by_container(sources, held)
+    directories = _by_container(sources, held, residents)
     uses = {
         place: container_use(
             [cache for directory in found for cache in directory.caches],
             {slice_.grant.device_uuid for slice_ in held.get(place, ())},
-            around,
+            Surroundings(partial(residents.host_pid, place), device_bytes, nvml, tallies),
         )
         for place, found in directories.items()
     }
-    _settle_claims(uses.values())
+    if residents.are_seen:
+        for place, pids in pids_by_place(residents, everywhere or ()).items():
+            add_slotless(uses.setdefault(place, ContainerUse()), pids, nvml)
+        untold = frozenset(pid for pid in everywhere or () if not residents.is_told(pid))
+    else:
+        _settle_claims(uses.values())
+        untold = (everywhere or frozenset()) - {pid for use in uses.values() for pid in use.pids}
     return Joint(
         sources=sources,
         held=held,
         directories=directories,
         uses=uses,
-        nvml=around.nvml,
+        nvml=nvml,
         listed=listed,
         owned=frozenset(pid for use in uses.values() for pid in use.pids),
         alive=frozenset(
             place
             for place, use in uses.items()
-            if any(pid in (everywhere or ()) or liveness.exists(pid) for pid in use.pids)
+            if any(
+                residents.exists(pid) if residents.are_seen else pid in (everywhere or ()) for pid in use.pids
+            )
         ),
+        are_told=residents.are_seen,
+        untold=untold,
     )
 
 
@@ -135,7 +150,9 @@ def _held(sight: PodSight) -> dict[Place, list[HeldSlice]]:
     return dict(held)
 
 
-def _by_container(sources: Sources, held: Mapping[Place, object]) -> dict[Place, list[DirectoryReading]]:
+def _by_container(
+    sources: Sources, held: Mapping[Place, object], residents: Residents
+) -> dict[Place, list[DirectoryReading]]:
     of_pod: defaultdict[PodUid, list[DirectoryReading]] = defaultdict(list)
     for directory in sources.survey.directories:
         if directory.pod_uid in sources.sight.records:
@@ -148,7 +165,14 @@ def _by_container(sources: Sources, held: Mapping[Place, object]) -> dict[Place,
         record = sources.sight.records[uid]
         siblings = {directory.container for directory in directories}
         for directory in directories:
-            found[uid, _container(record, directory.container, siblings, holders[uid])].append(directory)
+            name = _container(record, directory.container, siblings, holders[uid])
+            if name != UNKNOWN_CONTAINER or not directory.caches:
+                found[uid, name].append(directory)
+                continue
+            # Two GPU containers can share one directory; each file is one container's.
+            for cache in directory.caches:
+                home = residents.home_of(record, cache.path, cache.region)
+                found[uid, home].append(dataclasses.replace(directory, caches=(cache,)))
     return dict(found)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from contract.ids import PodUid, TenantKey
 from exporter.hami.annotations.containers import PodLayout
@@ -23,6 +24,12 @@ from exporter.node.tallies import Tallies
 
 ANNOTATION_ERRORS = "annotation_errors_total"
 
+CONFIG_HASH = "kubernetes.io/config.hash"
+"""On the mirror of a static pod: the UID under which the kubelet runs it."""
+
+Place: TypeAlias = tuple[PodUid, str]
+"""A container: its pod's UID and its name."""
+
 
 @dataclass(frozen=True, slots=True)
 class PodRecord:
@@ -31,6 +38,8 @@ class PodRecord:
     Attributes:
         devices: Its NVIDIA allocation as written, for the names of cache directories.
         seen_at_ms: When its present phase was first seen.
+        cgroup_uid: Its UID in the paths of cgroups; a static pod's is not that of its mirror.
+        containers: Names of its containers by the runtime's id, as far as the kubelet has said.
     """
 
     pod: Pod
@@ -39,6 +48,8 @@ class PodRecord:
     devices: PodDevices
     layout: PodLayout
     seen_at_ms: int
+    cgroup_uid: str
+    containers: Mapping[str, str]
 
     @property
     def uid(self) -> PodUid:
@@ -141,4 +152,20 @@ class PodBook:
             devices=parse_pod_devices(annotations.get(key, "") if key else ""),
             layout=layout_of(pod, self._names),
             seen_at_ms=seen_at_ms,
+            cgroup_uid=annotations.get(CONFIG_HASH, pod.metadata.uid),
+            containers=_container_names(pod),
         )
+
+
+def _container_names(pod: Pod) -> dict[str, str]:
+    """Names by id; the runtime stands before the id (`containerd://`, `cri-o://`, `docker://`)."""
+    status = pod.status
+    return {
+        each.container_id.rpartition("//")[2]: each.name
+        for each in (
+            *status.init_container_statuses,
+            *status.container_statuses,
+            *status.ephemeral_container_statuses,
+        )
+        if each.container_id
+    }

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
-from exporter.hami.region import DeviceUse, Region, Slot
+from exporter.hami.region import DeviceUse, Quality, Region, Slot
 from exporter.node.caches import CacheReading
 from exporter.node.checks import MAX_DEVICE_BYTES, possible
 from exporter.node.tallies import Tallies
 
-NvmlMemory = Mapping[tuple[str, int], int]
+NvmlMemory: TypeAlias = Mapping[tuple[str, int], int]
 """Bytes that NVML reports, by (device uuid, host pid)."""
 
 CROSS_CHECK_SLACK_BYTES = 64 << 20
@@ -23,19 +24,25 @@ CROSS_CHECK_SLACK_BYTES = 64 << 20
 
 MAX_THROTTLING_PERCENT = 100
 
+_MISPLACED = frozenset({Quality.COUNTER_BELOW_ZERO, Quality.SLOT_FROZEN})
+"""Bytes of such a slot are not where the process has them, so NVML is asked instead."""
+
+_Living: TypeAlias = Sequence[tuple[Slot, int]]
+"""Slots of living processes with their host pids, 0 = not known."""
+
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
     """What is known besides the regions.
 
     Attributes:
-        is_live: Whether a slot of a file stands for a living process.
+        host_pid: The living process behind a slot of a file, 0 = its host pid is not known, None = stale.
         device_bytes: Physical memory by uuid: no slot can hold more.
         nvml: For slots whose own figure is impossible, and to find devices that are mixed up.
         tallies: Where impossible values are counted.
     """
 
-    is_live: Callable[[str, Slot], bool]
+    host_pid: Callable[[str, Slot], int | None]
     device_bytes: Mapping[str, int | None]
     nvml: NvmlMemory
     tallies: Tallies
@@ -73,7 +80,7 @@ class ContainerUse:
 
     Attributes:
         shares: By device uuid.
-        pids: Host pids of its living processes.
+        pids: Host pids of its living processes, those without a slot included.
         has_unknown_pids: A living process has no host pid yet.
         has_unplaced: Something is used on a device that cannot be told.
         stale: Slots of processes that no longer live.
@@ -115,15 +122,19 @@ def container_use(
     use = ContainerUse()
     for reading in readings:
         region = reading.region
-        living = [slot for slot in region.live_slots if around.is_live(reading.path, slot)]
+        living = [
+            (slot, pid)
+            for slot in region.live_slots
+            if (pid := around.host_pid(reading.path, slot)) is not None
+        ]
         use.stale += len(region.live_slots) - len(living)
-        use.pids |= {slot.hostpid for slot in living if slot.hostpid > 0}
-        use.has_unknown_pids = use.has_unknown_pids or any(slot.hostpid <= 0 for slot in living)
+        use.pids |= {pid for _, pid in living if pid}
+        use.has_unknown_pids = use.has_unknown_pids or any(not pid for _, pid in living)
         use.is_blocked = use.is_blocked or (bool(living) and region.recent_kernel < 0)
         for index in _indices(region, living):
             uuid = device_at(region, index, granted)
             if uuid is None:
-                use.has_unplaced = use.has_unplaced or any(slot.on(index) for slot in living)
+                use.has_unplaced = use.has_unplaced or any(slot.on(index) for slot, _ in living)
                 continue
             share = use.shares.setdefault(uuid, DeviceShare())
             if share.region is None or living:
@@ -131,29 +142,48 @@ def container_use(
             _add_memory(share, (uuid, index), living, around)
             _add_sm(share, reading, index, living)
             is_only = len(region.devices) <= 1
-            share.processes += sum(is_only or slot.on(index) is not None for slot in living)
+            share.processes += sum(is_only or slot.on(index) is not None for slot, _ in living)
     _cross_check(use, around.nvml)
     return use
 
 
-def _indices(region: Region, living: Sequence[Slot]) -> list[int]:
-    used = {device.index for slot in living for device in slot.devices}
+def add_slotless(use: ContainerUse, pids: Collection[int], nvml: NvmlMemory) -> None:
+    """Add GPU processes that live in a container but have no slot: no library, or it lost the slot.
+
+    Args:
+        use: The container's use by its regions.
+        pids: Its processes by NVML and their cgroups.
+        nvml: Their memory.
+    """
+    slotless = set(pids) - use.pids
+    use.pids |= slotless
+    if use.has_unknown_pids:
+        return  # a slot whose process is still being looked for may be theirs
+    for uuid, share in use.shares.items():
+        here = [nvml[uuid, pid] for pid in slotless if (uuid, pid) in nvml]
+        share.used_bytes += sum(here)
+        share.processes += len(here)
+
+
+def _indices(region: Region, living: _Living) -> list[int]:
+    used = {device.index for slot, _ in living for device in slot.devices}
     return sorted({*range(max(1, len(region.devices))), *used})
 
 
-def _add_memory(
-    share: DeviceShare, place: tuple[str, int], living: Iterable[Slot], around: Surroundings
-) -> None:
+def _add_memory(share: DeviceShare, place: tuple[str, int], living: _Living, around: Surroundings) -> None:
     uuid, index = place
     known_bytes = around.device_bytes.get(uuid)
     most_bytes = MAX_DEVICE_BYTES if known_bytes is None else known_bytes
-    for slot in living:
+    for slot, pid in living:
         device = slot.on(index)
         if device is None:
             continue
         total = possible("slot_memory", device.total_bytes, 0, most_bytes, around.tallies)
-        if total is None:
-            share.used_bytes += around.nvml.get((uuid, slot.hostpid), 0)
+        by_nvml = around.nvml.get((uuid, pid))
+        if by_nvml is None and Quality.SLOT_FROZEN in slot.quality and device.monitorused_bytes > 0:
+            by_nvml = min(device.monitorused_bytes, most_bytes)
+        if total is None or (by_nvml is not None and not slot.quality.isdisjoint(_MISPLACED)):
+            share.used_bytes += by_nvml or 0
             continue
         share.used_bytes += total
         if _has_sound_kinds(device):
@@ -167,17 +197,17 @@ def _has_sound_kinds(device: DeviceUse) -> bool:
     return all(kind is not None and 0 <= kind <= device.total_bytes for kind in kinds)
 
 
-def _add_sm(share: DeviceShare, reading: CacheReading, index: int, living: Sequence[Slot]) -> None:
+def _add_sm(share: DeviceShare, reading: CacheReading, index: int, living: _Living) -> None:
     """HAMi-core's SM figure, if it measures at all: a 0 without a running watcher means nothing."""
     if not living:
         share.sm_percent = share.sm_percent or 0
         return
-    percents = [reading.sm_percent.get((slot.pid, index)) for slot in living]
+    percents = [reading.sm_percent.get((slot.pid, index)) for slot, _ in living]
     known = [
         percent for percent in percents if percent is not None and 0 <= percent <= MAX_THROTTLING_PERCENT
     ]
     is_watched = any(known) or any(
-        (device := slot.on(index)) is not None and device.monitorused_bytes > 0 for slot in living
+        (device := slot.on(index)) is not None and device.monitorused_bytes > 0 for slot, _ in living
     )
     if known and is_watched:
         share.sm_percent = min(100, (share.sm_percent or 0) + sum(known))

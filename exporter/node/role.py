@@ -41,6 +41,8 @@ from exporter.node.sampler import Parts, Sampler
 from exporter.node.tallies import Tallies
 from exporter.node.watching import NodeWatches
 from exporter.nvidia.source import DeviceSource
+from exporter.node.processes import ProcessTable
+from exporter.node.residents import Residents
 from exporter.settings import NodeSettings
 
 STALE_AFTER_S = 10.0
@@ -232,7 +234,7 @@ class _Role:
                 had_readings=state.had_readings if state is not None else False,
                 histories=state.histories if state is not None else (),
             ),
-            attributor=Attributor(Liveness(settings.proc_root), tallies),
+            attributor=Attributor(Residents(ProcessTable(settings.proc_root), Liveness()), tallies),
             meter=meter,
             witness=Witness(
                 settings.cluster, "node", push_interval_ms, state.witness if state is not None else None

@@ -23,6 +23,8 @@ from exporter.node.counters import OwnerKey
 from exporter.node.joining import Sources
 from exporter.node.liveness import Liveness
 from exporter.node.pods import PodBook
+from exporter.node.processes import ProcessTable
+from exporter.node.residents import Residents
 from exporter.node.snapshot import SliceGauges
 from exporter.node.tallies import Tallies
 from exporter.nvidia.source import DeviceReading, ProcessMemory
@@ -96,7 +98,7 @@ class Node:
         self.tallies = Tallies()
         self.caches = CacheReader([folder], self.tallies)
         self.book = PodBook(ResourceNames(), parse_tenant_rules(DEFAULT_TENANT_FROM), self.tallies)
-        self.attributor = Attributor(Liveness(None), self.tallies)
+        self.attributor = Attributor(Residents(ProcessTable(None), Liveness()), self.tallies)
         self.registered = {
             each.uuid: each
             for each in parse_node_register(

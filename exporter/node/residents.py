@@ -1,0 +1,226 @@
+"""Which host process stands behind a slot, and in which container a GPU process lives.
+
+The numbers in a region are the tenant's and HAMi-core's own: it mixes up neighbours, moves pids away
+from their host pids, and keeps slots of the dead. Invariants: where the host's processes are seen, a
+host pid is believed only if its cgroup is that container's and its innermost pid is the slot's; a slot
+is stale only after the container was searched for its process; a process that took the pid of one known
+before is another process. Source: `reference/metering.md §5`, `hami-core-cache-format.md §6`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from contract.ids import PodUid
+from exporter.hami.holding import UNKNOWN_CONTAINER
+from exporter.hami.region import Region, Slot
+from exporter.node.liveness import Liveness
+from exporter.node.pods import Place, PodRecord
+from exporter.node.processes import RETRY_MS, HostProcess, ProcessTable
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What is remembered of a slot.
+
+    Attributes:
+        asked_ms: Since when its process is looked for.
+        process: The process that was last found behind it.
+    """
+
+    asked_ms: int
+    process: HostProcess | None = None
+
+
+class Residents:
+    """Finds processes and their containers tick by tick.
+
+    Args:
+        table: The host's processes.
+        liveness: Judges slots where those cannot be seen.
+    """
+
+    def __init__(self, table: ProcessTable, liveness: Liveness) -> None:
+        self._table = table
+        self._liveness = liveness
+        self._now_ms = 0
+        self._listed: frozenset[int] | None = None
+        self._records: Mapping[PodUid, PodRecord] = {}
+        self._by_cgroup_uid: dict[str, PodRecord] = {}
+        self._places: dict[tuple[str, str | None], Place] = {}
+        self._slots: dict[tuple[str, int, int], _Memory] = {}
+        self._slots_before: dict[tuple[str, int, int], _Memory] = {}
+        self._homes: dict[str, str] = {}
+        self._homes_before: dict[str, str] = {}
+        self._seen: dict[int, Place | None] = {}
+        self._seen_before: dict[int, Place | None] = {}
+
+    def begin(self, listed: frozenset[int] | None, records: Mapping[PodUid, PodRecord], now_ms: int) -> None:
+        """Begin a tick.
+
+        Args:
+            listed: Host pids of all processes NVML lists on any card; None = it did not say.
+            records: The pods of the node.
+            now_ms: Now.
+        """
+        self._now_ms, self._listed = now_ms, listed
+        self._table.begin(listed, now_ms)
+        self._liveness.begin(listed)
+        self._records = records
+        self._by_cgroup_uid = {record.cgroup_uid: record for record in records.values()}
+        self._places = {}
+        self._slots_before, self._slots = self._slots, {}
+        self._homes_before, self._homes = self._homes, {}
+        self._seen_before, self._seen = self._seen, {}
+
+    @property
+    def are_seen(self) -> bool:
+        """Whether the host's processes can be looked up."""
+        return self._table.sees_host
+
+    def exists(self, host_pid: int) -> bool:
+        """Whether a host process is there now."""
+        return self._table.look(host_pid) is not None
+
+    def is_told(self, host_pid: int) -> bool:
+        """Whether it could be looked up in which container a process is, or that it is in none."""
+        return self.exists(host_pid) or host_pid in self._seen_before
+
+    def place_of(self, host_pid: int) -> Place | None:
+        """The container of a process; None = in no known pod. Of one that has just gone, its last."""
+        process = self._table.look(host_pid)
+        if process is None:
+            return self._seen_before.get(host_pid)
+        place = self._seen[host_pid] = self._place(process)
+        return place
+
+    def host_pid(self, place: Place, path: str, slot: Slot) -> int | None:
+        """The living process behind a slot.
+
+        Args:
+            place: The container the region belongs to.
+            path: The region's file.
+            slot: One of its live slots.
+
+        Returns:
+            Its host pid; 0 = it lives as far as is known, its host pid is not; None = stale.
+        """
+        if not self.are_seen:
+            claimed = max(0, slot.hostpid)
+            return claimed if self._liveness.is_listed(path, slot, claimed) else None
+        key = (path, slot.pid, slot.hostpid)
+        memory = self._slots_before.get(key)
+        if memory is None:
+            memory = _Memory(self._now_ms)
+        self._slots[key] = memory
+        claimed_process = self._table.look(slot.hostpid)
+        if claimed_process is not None and self._fits(claimed_process, place, slot.pid):
+            if memory.process is None or memory.process.pid != claimed_process.pid:
+                memory.process = claimed_process
+            # The same pid with another start is another process: whoever wrote the slot is gone.
+            return claimed_process.pid if memory.process == claimed_process else None
+        return self._searched(place, path, slot, memory, claimed_process)
+
+    def lives_inside(self, place: Place, inner_pid: int, since_ms: int) -> bool | None:
+        """Whether a container has a process; None while that is not known.
+
+        Args:
+            place: The container.
+            inner_pid: The process's pid in it.
+            since_ms: When somebody first asked.
+        """
+        found = self._inside(place, inner_pid, since_ms) if self.are_seen else None
+        return None if found is None else bool(found)
+
+    def home_of(self, record: PodRecord, path: str, region: Region) -> str:
+        """The container whose processes wrote a region, where its directory does not say.
+
+        Returns:
+            The container's name, or the name of the unknown one.
+        """
+        names = set()
+        for slot in region.live_slots if self.are_seen else ():
+            process = self._table.look(slot.hostpid)
+            if process is None or process.pod_uid != record.cgroup_uid:
+                continue
+            if process.inner_pid in (None, slot.pid):
+                names.add(self._place(process))
+        found = {place[1] for place in names if place is not None} - {UNKNOWN_CONTAINER}
+        name = found.pop() if len(found) == 1 else self._homes_before.get(path, UNKNOWN_CONTAINER)
+        if name != UNKNOWN_CONTAINER:
+            self._homes[path] = name
+        return name
+
+    def _searched(
+        self, place: Place, path: str, slot: Slot, memory: _Memory, claimed: HostProcess | None
+    ) -> int | None:
+        """Look for a slot's process by its pid in the container: its host pid is wrong or missing."""
+        found = self._candidates(place, slot.pid, memory)
+        if found is None:
+            return 0
+        for process in found:
+            is_listed = self._listed is not None and process.pid in self._listed
+            is_another = memory.process not in (None, process)
+            if slot.hostpid > 0:
+                # A pid is soon used again after a restart, but whoever uses the GPU takes its slot over.
+                is_its = is_listed or (self._listed is None and claimed is not None and not is_another)
+            else:
+                is_its = is_listed or (not is_another and self._liveness.is_listed(path, slot, process.pid))
+            if is_its:
+                memory.process = process
+                return process.pid
+        return None
+
+    def _candidates(self, place: Place, inner_pid: int, memory: _Memory) -> list[HostProcess] | None:
+        if not memory.asked_ms <= self._now_ms < memory.asked_ms + RETRY_MS:
+            memory.asked_ms = self._now_ms
+        return self._inside(place, inner_pid, memory.asked_ms)
+
+    def _inside(self, place: Place, inner_pid: int, since_ms: int) -> list[HostProcess] | None:
+        record = self._records.get(place[0])
+        if record is None:
+            return []
+        found = self._table.inside(record.cgroup_uid, inner_pid, since_ms)
+        return None if found is None else [process for process in found if self._is_in(process, place)]
+
+    def _fits(self, process: HostProcess, place: Place, inner_pid: int) -> bool:
+        return process.inner_pid in (None, inner_pid) and self._is_in(process, place)
+
+    def _is_in(self, process: HostProcess, place: Place) -> bool:
+        found = self._place(process)
+        return (
+            found is not None
+            and found[0] == place[0]
+            and (found[1] == place[1] or UNKNOWN_CONTAINER in (found[1], place[1]))
+        )
+
+    def _place(self, process: HostProcess) -> Place | None:
+        if process.pod_uid is None:
+            return None
+        key = (process.pod_uid, process.container_id)
+        place = self._places.get(key)
+        if place is None and (record := self._by_cgroup_uid.get(process.pod_uid)) is not None:
+            place = self._places[key] = (record.uid, _container(record, process.container_id))
+        return place
+
+
+def _container(record: PodRecord, container_id: str | None) -> str:
+    """The container's name; the kubelet may not have told its id yet."""
+    if container_id is None:
+        return UNKNOWN_CONTAINER
+    name = record.containers.get(container_id)
+    if name is not None:
+        return name
+    containers = record.layout.requesters or record.layout.containers
+    return containers[0].name if len(containers) == 1 else UNKNOWN_CONTAINER
+
+
+def pids_by_place(residents: Residents, listed: Iterable[int]) -> dict[Place, set[int]]:
+    """GPU processes by their container, those of no known pod left out."""
+    found: dict[Place, set[int]] = {}
+    for pid in listed:
+        place = residents.place_of(pid)
+        if place is not None:
+            found.setdefault(place, set()).add(pid)
+    return found
