@@ -7,7 +7,7 @@ window gets the segments that whoever asks for a larger one gets there.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 from uuid import UUID
@@ -30,6 +30,7 @@ from accounting.ledger.shares import POLICIES, Grant, Policy, mig_slices
 from accounting.ledger.sweep import Hold, PolicySpan, Segment, sweep
 from accounting.store.columns import MAX_UNIX_MS
 from accounting.store.models import AllocationReport, NodeState, PolicyVersion, PresenceReport, UsageFact
+from accounting.store.versions import Known, is_live
 from contract.facts import AllocationFact, Fact, NodeStateFact, PresenceFact
 from contract.ids import ClusterCode, DeviceKey, DeviceUuid, NodeUid, SliceKey
 
@@ -115,11 +116,9 @@ def read_card(session: Session, key: DeviceKey, window: Interval, *, as_of_ms: i
     )
 
 
-def share_policies(session: Session) -> list[PolicySpan]:
-    """The share policies in force, by validity."""
-    live = select(PolicyVersion).where(
-        PolicyVersion.kind == "share", PolicyVersion.superseded_at_ms.is_(None)
-    )
+def share_policies(session: Session, known: Known | None = None) -> list[PolicySpan]:
+    """The share policies in force, by validity: now, or as far as was `known`."""
+    live = select(PolicyVersion).where(PolicyVersion.kind == "share", is_live(PolicyVersion, known))
     known: dict[str, Policy] = {policy: policy for policy in POLICIES}
     return [
         PolicySpan(
@@ -242,7 +241,7 @@ def _hold(one: HeldSlice, down_use: tuple[Interval, ...]) -> Hold:
 
 
 def _unsettled(
-    slices: Iterable[HeldSlice],
+    slices: Collection[HeldSlice],
     presence: Sequence[PresenceFact],
     states: Sequence[NodeStateFact],
     *,
@@ -256,6 +255,11 @@ def _unsettled(
             begins = min(one.allocation.confirmed_at_ms, as_of_ms)
             open_times.append((begins, max(one.held.settles_at_ms, as_of_ms)))
     open_times += [(as_of_ms, fact.to_ms) for fact in presence if fact.to_ms > as_of_ms]
+    ahead = [fact.from_ms for fact in presence if fact.from_ms >= as_of_ms]
+    if ahead:
+        # A report from a clock ahead of ours may be the first that knows how large the card is.
+        begun = [fact.from_ms for fact in presence] + [one.held.from_ms for one in slices]
+        open_times.append((min(begun), max(ahead) + 1))
     for state in states:
         if not state.ready and state.to_ms + grace_ms > as_of_ms:
             open_times.append((min(state.to_ms, as_of_ms), state.to_ms + grace_ms))
