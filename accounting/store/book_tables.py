@@ -17,6 +17,12 @@ from accounting.store.base import Base, Code, Ms, Name, OptionalMs, Word, not_ne
 from accounting.store.columns import Exact
 
 
+def _live_start(table: str, *columns: str) -> Index:
+    """No two live versions of one thing begin at one instant; triggers keep them from overlapping at all."""
+    live = text("superseded_at_ms IS NULL")
+    return Index(f"uq_{table}_live_start", *columns, unique=True, sqlite_where=live, postgresql_where=live)
+
+
 class BillingAccount(Base):
     """Who gets a statement."""
 
@@ -82,17 +88,7 @@ class PriceVersion(Base):
     __tablename__ = "price_version"
     __table_args__ = (
         CheckConstraint("valid_to_ms IS NULL OR valid_from_ms < valid_to_ms", name="validity"),
-        Index(
-            "uq_price_version_live_start",
-            "book",
-            "sku",
-            "model",
-            "currency",
-            "valid_from_ms",
-            unique=True,
-            sqlite_where=text("superseded_at_ms IS NULL"),
-            postgresql_where=text("superseded_at_ms IS NULL"),
-        ),
+        _live_start("price_version", "book", "sku", "model", "currency", "valid_from_ms"),
     )
 
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
@@ -113,6 +109,28 @@ class PriceVersion(Base):
     reason: Mapped[str | None] = mapped_column(Text)
 
 
+class TenantDiscount(Base):
+    """What a tenant, and all below it, pays less than the list price over `[valid_from_ms, valid_to_ms)`."""
+
+    __tablename__ = "tenant_discount"
+    __table_args__ = (
+        CheckConstraint("valid_to_ms IS NULL OR valid_from_ms < valid_to_ms", name="validity"),
+        _live_start("tenant_discount", "tenant_id", "book", "valid_from_ms"),
+    )
+
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
+    tenant_id: Mapped[int] = mapped_column(ForeignKey("tenant.id"))
+    book: Mapped[Code] = mapped_column(ForeignKey("price_book.code"))
+    percent: Mapped[Decimal] = mapped_column(Exact())
+    valid_from_ms: Mapped[Ms]
+    valid_to_ms: Mapped[OptionalMs]
+    recorded_at_ms: Mapped[Ms]
+    recorded_by: Mapped[Name]
+    supersedes_id: Mapped[int | None] = mapped_column(ForeignKey("tenant_discount.id"))
+    superseded_at_ms: Mapped[OptionalMs]
+    reason: Mapped[str | None] = mapped_column(Text)
+
+
 class PolicyVersion(Base):
     """How shares, idle capacity, energy or unallocated use are treated over a validity."""
 
@@ -120,6 +138,7 @@ class PolicyVersion(Base):
     __table_args__ = (
         one_of("kind", "share", "idle", "energy", "unallocated"),
         CheckConstraint("valid_to_ms IS NULL OR valid_from_ms < valid_to_ms", name="validity"),
+        _live_start("policy_version", "kind", "valid_from_ms"),
     )
 
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
@@ -152,6 +171,13 @@ class BillingPeriod(Base):
     state: Mapped[Word]
 
 
+RATED_KINDS = ("usage", "energy", "idle", "unallocated")
+"""What rating makes of facts."""
+
+SIGNED_KINDS = ("distribution", "correction", "adjustment")
+"""What moves money between lines that stand: these may be below 0."""
+
+
 class LedgerLine(Base):
     """What one tenant owes for one resource and SKU within one local day of its account.
 
@@ -172,10 +198,12 @@ class LedgerLine(Base):
             "revision",
             name="uq_ledger_line_grain",
         ),
-        one_of("kind", "usage", "energy", "idle", "unallocated"),
+        one_of("kind", *RATED_KINDS, *SIGNED_KINDS),
         CheckConstraint("charge_from_ms < charge_to_ms", name="interval"),
-        not_negative(
-            "own_quantity", "quantity", "held_not_running_quantity", "degraded_quantity", "revision"
+        not_negative("held_not_running_quantity", "degraded_quantity", "revision"),
+        CheckConstraint(
+            "(own_quantity >= 0 AND quantity >= 0) OR kind IN ('distribution', 'correction', 'adjustment')",
+            name="sign",
         ),
         Index(None, "cluster", "node_uid", "device_uuid", "day_ms"),
         Index(None, "tenant_id", "day_ms"),
@@ -212,8 +240,11 @@ class LedgerLine(Base):
     price_version_id: Mapped[int | None] = mapped_column(ForeignKey("price_version.id"))
     policy_version_id: Mapped[int | None] = mapped_column(ForeignKey("policy_version.id"))
     unit_price: Mapped[Decimal | None] = mapped_column(Exact())
+    """The list price."""
+    discount_version_id: Mapped[int | None] = mapped_column(ForeignKey("tenant_discount.id"))
+    discount_percent: Mapped[Decimal | None] = mapped_column(Exact())
     amount: Mapped[Decimal | None] = mapped_column(Exact())
-    """Null: unrated (no price), or a showback account."""
+    """After the discount. Null: unrated (no price), or a showback account."""
     revision: Mapped[int]
     """0: rated."""
 
@@ -241,6 +272,38 @@ class DeviceHour(Base):
     down_ppm_ms: Mapped[int]
     confirmed_ms: Mapped[int]
     """Presence that a witness confirmed: neither bridged nor grace."""
+
+
+class DeviceEnergy(Base):
+    """Where the energy of one device and UTC hour went, to the millijoule."""
+
+    __tablename__ = "device_energy"
+    __table_args__ = (
+        CheckConstraint(
+            "active_mj + unallocated_mj + unattributed_mj + idle_mj + residual_mj = energy_mj", name="closes"
+        ),
+        CheckConstraint("idle_held_mj <= idle_mj", name="idle_held"),
+        not_negative(
+            "energy_mj", "active_mj", "unallocated_mj", "unattributed_mj", "idle_mj", "idle_held_mj"
+        ),
+    )
+
+    cluster: Mapped[Code] = mapped_column(primary_key=True)
+    hour_ms: Mapped[Ms] = mapped_column(primary_key=True)
+    node_uid: Mapped[Name] = mapped_column(primary_key=True)
+    device_uuid: Mapped[Name] = mapped_column(primary_key=True)
+    energy_mj: Mapped[int]
+    """The board's counter."""
+    active_mj: Mapped[int]
+    """Of slices."""
+    unallocated_mj: Mapped[int]
+    unattributed_mj: Mapped[int]
+    idle_mj: Mapped[int]
+    """What the board drew without work, unsplit."""
+    idle_held_mj: Mapped[int]
+    """The part of it that the policy gives to slices."""
+    residual_mj: Mapped[int]
+    """What no report explains; below 0 where slices report more than the board. Shown, never billed."""
 
 
 class RatingState(Base):

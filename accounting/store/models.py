@@ -8,6 +8,7 @@ from accounting.store.book_tables import (
     BillingAccount,
     BillingPeriod,
     Cluster,
+    DeviceEnergy,
     DeviceHour,
     LedgerLine,
     PolicyVersion,
@@ -15,6 +16,7 @@ from accounting.store.book_tables import (
     PriceVersion,
     RatingState,
     Tenant,
+    TenantDiscount,
 )
 from accounting.store.fact_tables import (
     AllocationReport,
@@ -38,6 +40,7 @@ __all__ = [
     "BillingAccount",
     "BillingPeriod",
     "Cluster",
+    "DeviceEnergy",
     "DeviceFact",
     "DeviceHour",
     "ExporterSource",
@@ -53,6 +56,7 @@ __all__ = [
     "RatingMark",
     "RatingState",
     "Tenant",
+    "TenantDiscount",
     "UnallocatedFact",
     "UsageFact",
 ]

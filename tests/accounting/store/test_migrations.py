@@ -36,7 +36,8 @@ def schema(path: Path) -> dict[str, str]:
 
 def parts(sql: str) -> list[str]:
     """Columns and constraints of a CREATE statement, in any order."""
-    head, _, body = sql.partition("(")
+    # A table that a migration rebuilt has its name in quotes.
+    head, _, body = sql.replace('"', "").partition("(")
     return sorted([head.strip(), *re.split(r", (?![^(]*\))", body.strip().removesuffix(")").strip())])
 
 
@@ -49,7 +50,10 @@ def test_upgrade_downgrade_upgrade_ends_where_it_began(tmp_path: Path) -> None:
     assert schema(path) == {}
     assert current_revision(database) is None
     upgrade(database)
-    assert schema(path) == first
+    again = schema(path)
+    assert {name: parts(sql) for name, sql in again.items()} == {
+        name: parts(sql) for name, sql in first.items()
+    }
     database.close()
 
 
@@ -63,7 +67,7 @@ def test_the_migrations_make_the_models_checks_too(database: Database, tmp_path:
     Base.metadata.create_all(engine)
     engine.dispose()
     migrated, modelled = schema(Path(str(database.engine.url.database))), schema(tmp_path / "models.sqlite")
-    triggers = {name for name in migrated if name.startswith("audit_log_refuses")}
+    triggers = {name for name, sql in migrated.items() if sql.startswith("CREATE TRIGGER")}
     assert set(migrated) - triggers == set(modelled)
     for name, sql in modelled.items():
         assert parts(migrated[name]) == parts(sql), name
