@@ -20,6 +20,7 @@ from accounting.periods.card import Card, read_card, share_policies
 from accounting.periods.lines import Account, Books, Hour, Line, Lines, device_hours
 from accounting.prices.book import DEFAULT_BOOK, live_prices
 from accounting.store.models import BillingAccount, Cluster
+from accounting.store.versions import Known
 from contract.ids import DeviceKey
 from contract.units import MS_PER_HOUR
 
@@ -47,18 +48,23 @@ class Computed:
     lines: Sequence[Line]
 
 
-def read_rulebook(session: Session) -> Rulebook:
-    """The live prices, policies and the accounts of every cluster."""
+def read_rulebook(session: Session, known: Known | None = None) -> Rulebook:
+    """The live prices, policies and the accounts of every cluster.
+
+    Args:
+        session: The transaction.
+        known: Take the versions that a sealed period was rated with; None: those that are live now.
+    """
     accounts = {
         row.code: Account(row.code, row.currency, row.time_zone)
         for row in session.scalars(select(BillingAccount))
     }
-    prices = live_prices(session)
+    prices = live_prices(session, known)
     books = {
         row.code: Books(accounts[row.account], accounts[row.platform_account], prices, DEFAULT_BOOK)
         for row in session.scalars(select(Cluster))
     }
-    return Rulebook(books, share_policies(session))
+    return Rulebook(books, share_policies(session, known))
 
 
 def runs_of_days(days: Sequence[int]) -> list[Interval]:

@@ -18,6 +18,7 @@ from accounting.errors import ConflictError, InvalidError
 from accounting.ledger.calendar import at_text
 from accounting.ledger.pricing import EVERY_MODEL, SKU_IDLE, SKU_SLICE, Price, plain_model
 from accounting.store.models import DeviceHour, PriceBook, PriceVersion, RatingMark
+from accounting.store.versions import Known, is_live
 from contract.units import MS_PER_HOUR
 
 DEFAULT_BOOK = "list"
@@ -60,11 +61,9 @@ def parse_currency(text: str) -> str:
     return code
 
 
-def live_prices(session: Session) -> list[Price]:
-    """The versions that nobody superseded."""
-    rows = session.scalars(
-        select(PriceVersion).where(PriceVersion.superseded_at_ms.is_(None)).order_by(PriceVersion.id)
-    )
+def live_prices(session: Session, known: Known | None = None) -> list[Price]:
+    """The versions that nobody superseded: now, or as far as was `known`."""
+    rows = session.scalars(select(PriceVersion).where(is_live(PriceVersion, known)).order_by(PriceVersion.id))
     return [_price(row) for row in rows]
 
 
