@@ -37,6 +37,8 @@ class BillingAccount(Base):
     """IANA name."""
     grace_days: Mapped[int]
     """How long after its end a period waits for late facts."""
+    issuer: Mapped[Code] = mapped_column(server_default=text("'SM'"))
+    """Whose numbers its statements bear: without holes, never used twice."""
     created_at_ms: Mapped[Ms]
 
 
@@ -155,13 +157,19 @@ class PolicyVersion(Base):
 
 
 class BillingPeriod(Base):
-    """A month of an account, between local midnights."""
+    """A month of an account, between local midnights.
+
+    It leaves `open` with all that its lines were rated with, and is `closed` with a hash over them. From
+    `closing` on triggers keep its lines as they are, from `closed` on itself too.
+    """
 
     __tablename__ = "billing_period"
     __table_args__ = (
         UniqueConstraint("account", "starts_at_ms"),
         one_of("state", "open", "closing", "closed"),
         CheckConstraint("starts_at_ms < ends_at_ms", name="interval"),
+        CheckConstraint("(state = 'open') = (ingest_watermark IS NULL)", name="frozen"),
+        CheckConstraint("(state = 'closed') = (sha256 IS NOT NULL)", name="sealed"),
     )
 
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
@@ -169,6 +177,21 @@ class BillingPeriod(Base):
     starts_at_ms: Mapped[Ms]
     ends_at_ms: Mapped[Ms]
     state: Mapped[Word]
+    as_of_ms: Mapped[OptionalMs]
+    """The instant that its lines were rated for."""
+    grace_ms: Mapped[int | None]
+    """The grace that they were rated with."""
+    ingest_watermark: Mapped[int | None]
+    """The ingest number up to which facts are in them."""
+    versions: Mapped[str | None] = mapped_column(Text)
+    """`versions.Known` as text: the prices, policies and discounts that were known."""
+    override_reason: Mapped[str | None] = mapped_column(Text)
+    """Why it was closed against what could be passed over."""
+    sealed_columns: Mapped[str | None] = mapped_column(Text)
+    """The columns of a line that the hash covers, by name, so that a later column leaves it valid."""
+    sha256: Mapped[str | None] = mapped_column(String(64))
+    closed_at_ms: Mapped[OptionalMs]
+    closed_by: Mapped[str | None]
 
 
 RATED_KINDS = ("usage", "energy", "idle", "unallocated")
@@ -205,8 +228,15 @@ class LedgerLine(Base):
             "(own_quantity >= 0 AND quantity >= 0) OR kind IN ('distribution', 'correction', 'adjustment')",
             name="sign",
         ),
+        CheckConstraint("kind <> 'adjustment' OR reason <> ''", name="adjustment_has_reason"),
+        CheckConstraint(
+            "(kind = 'correction') = (corrects_period_id IS NOT NULL AND corrects_kind IS NOT NULL "
+            "AND corrects_day_ms IS NOT NULL)",
+            name="correction_has_origin",
+        ),
         Index(None, "cluster", "node_uid", "device_uuid", "day_ms"),
         Index(None, "tenant_id", "day_ms"),
+        Index(None, "corrects_period_id"),
     )
 
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
@@ -246,7 +276,13 @@ class LedgerLine(Base):
     amount: Mapped[Decimal | None] = mapped_column(Exact())
     """After the discount. Null: unrated (no price), or a showback account."""
     revision: Mapped[int]
-    """0: rated."""
+    """0: rated; n on a line of the n-th correction of a period, or the n-th adjustment of an account."""
+    corrects_period_id: Mapped[int | None] = mapped_column(ForeignKey("billing_period.id"))
+    """Of a correction: the closed period whose lines it makes right."""
+    corrects_kind: Mapped[str | None] = mapped_column(String(32))
+    corrects_day_ms: Mapped[OptionalMs]
+    """The local day there; `day_ms` is the day on which the correction was posted."""
+    reason: Mapped[str | None] = mapped_column(Text)
 
 
 class DeviceHour(Base):

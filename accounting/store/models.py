@@ -31,6 +31,7 @@ from accounting.store.fact_tables import (
     UnallocatedFact,
     UsageFact,
 )
+from accounting.store.seal_tables import Correction, IssuedStatement, LateDay, StatementNumber
 
 __all__ = [
     "AllocationReport",
@@ -40,11 +41,14 @@ __all__ = [
     "BillingAccount",
     "BillingPeriod",
     "Cluster",
+    "Correction",
     "DeviceEnergy",
     "DeviceFact",
     "DeviceHour",
     "ExporterSource",
     "IngestCounter",
+    "IssuedStatement",
+    "LateDay",
     "LedgerLine",
     "Node",
     "NodeState",
@@ -55,6 +59,7 @@ __all__ = [
     "Quarantine",
     "RatingMark",
     "RatingState",
+    "StatementNumber",
     "Tenant",
     "TenantDiscount",
     "UnallocatedFact",
