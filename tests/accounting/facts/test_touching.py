@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from decimal import Decimal
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from sqlalchemy import select, text
+from sqlalchemy import select
 
 from accounting.access.viewer import COMMAND_LINE
 from accounting.facts.ingest import ingest
@@ -15,7 +20,8 @@ from accounting.facts.reading import Scope, read_lines
 from accounting.periods.rate import rate
 from accounting.prices.book import set_price
 from accounting.store.database import Database
-from accounting.store.models import BillingAccount, Cluster, DeviceHour, LedgerLine, Tenant
+from accounting.store.models import DeviceHour, LedgerLine, Tenant
+from accounting.tenants.registry import add_account, add_cluster
 from contract.facts import AllocationFact, Fact, NodeStateFact, PresenceFact, SliceUsageFact, canonical_bytes
 
 DAY_MS = 86_400_000
@@ -104,29 +110,23 @@ def _ledger(database: Database) -> tuple[list[Any], list[Any]]:
         return lines, sorted(map(tuple, session.execute(select(*hour))))
 
 
-def _emptied(database: Database) -> None:
-    tables = (
-        "ledger_line", "device_hour", "rating_mark", "rating_state", "allocation_report", "presence_report",
-        "node_state", "usage_fact", "node", "ingest_counter", "price_version", "price_book",
-        "billing_period", "tenant", "cluster", "billing_account",
-    )  # fmt: skip
-    with database.writing() as session:
-        for table in tables:
-            session.execute(text(f"DELETE FROM {table}"))
-        zone: dict[str, Any] = {
-            "currency": "EUR",
-            "time_zone": "Europe/Berlin",
-            "grace_days": 3,
-            "created_at_ms": 0,
-        }
-        session.add(BillingAccount(code="acme", kind="tenant", **zone))
-        session.add(BillingAccount(code="platform", kind="platform", **zone))
-        session.flush()
-        session.add(Cluster(code="a", account="acme", platform_account="platform", created_at_ms=0))
-        set_price(
-            session, sku="gpu-slice", model="", currency="EUR", unit_price=Decimal("2.40"), valid_from_ms=0,
-            by=COMMAND_LINE, now_ms=0,
-        )  # fmt: skip
+@contextmanager
+def _new_books(migrated_file: Path) -> Iterator[Database]:
+    """Books with accounts, a cluster and a price, and no fact yet."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "slicemeter.sqlite"
+        shutil.copy(migrated_file, path)
+        database = Database(f"sqlite:///{path}")
+        zone: dict[str, Any] = {"currency": "EUR", "time_zone": "Europe/Berlin", "grace_days": 3}
+        by: dict[str, Any] = {"by": COMMAND_LINE, "now_ms": 0}
+        with database.writing() as session:
+            add_account(session, "acme", kind="tenant", **zone, **by)
+            add_account(session, "platform", kind="platform", **zone, **by)
+            add_cluster(session, "a", account="acme", platform_account="platform", **by)
+            price: dict[str, Any] = {"sku": "gpu-slice", "model": "", "currency": "EUR", "valid_from_ms": 0}
+            set_price(session, **price, unit_price=Decimal("2.40"), **by)
+        yield database
+        database.close()
 
 
 @st.composite
@@ -139,19 +139,19 @@ def _histories(draw: st.DrawFn) -> tuple[list[Fact], list[list[Fact]]]:
 
 
 @given(history=_histories(), early_ms=st.sampled_from([NOW_MS, NOW_MS - DAY_MS]))
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, deadline=None)
 def test_rating_after_each_batch_ends_in_the_ledger_of_one_rating(
-    database: Database, history: tuple[list[Fact], list[list[Fact]]], early_ms: int
+    migrated_file: Path, history: tuple[list[Fact], list[list[Fact]]], early_ms: int
 ) -> None:
     facts, batches = history
-    _emptied(database)
-    _send(database, facts)
-    rate(database, as_of_ms=NOW_MS, grace_ms=GRACE_MS)
-    expected = _ledger(database)
-    _emptied(database)
-    for batch in batches[:-1]:
-        _send(database, batch)
-        rate(database, as_of_ms=early_ms, grace_ms=GRACE_MS)
-    _send(database, batches[-1])
-    rate(database, as_of_ms=NOW_MS, grace_ms=GRACE_MS)
-    assert _ledger(database) == expected
+    with _new_books(migrated_file) as database:
+        _send(database, facts)
+        rate(database, as_of_ms=NOW_MS, grace_ms=GRACE_MS)
+        expected = _ledger(database)
+    with _new_books(migrated_file) as database:
+        for batch in batches[:-1]:
+            _send(database, batch)
+            rate(database, as_of_ms=early_ms, grace_ms=GRACE_MS)
+        _send(database, batches[-1])
+        rate(database, as_of_ms=NOW_MS, grace_ms=GRACE_MS)
+        assert _ledger(database) == expected
