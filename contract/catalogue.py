@@ -43,6 +43,7 @@ class Family:
         closed: For label sets known in advance, the label's possible values: a counter with a closed
             set is exported from 0 for each of them.
         is_planned: Name and labels are fixed, but nothing exports it yet.
+        prefix: Ours; another program's for families that are shown under its names.
     """
 
     name: str
@@ -53,11 +54,12 @@ class Family:
     emitters: tuple[Emitter, ...]
     closed: tuple[str, ...] = ()
     is_planned: bool = False
+    prefix: str = PREFIX
 
     @property
     def full_name(self) -> str:
         """The name on the page."""
-        return PREFIX + self.name
+        return self.prefix + self.name
 
 
 def _family(  # noqa: PLR0917 - a table reads better in columns

@@ -29,8 +29,10 @@ from exporter.delivery.state import StateFile, read_boot_id
 from exporter.errors import ExporterError
 from exporter.exposition.board import Board
 from exporter.exposition.collector import Exposition
+from exporter.exposition.document import as_json
 from exporter.exposition.door import Door
 from exporter.exposition.encoder import PageEncoder
+from exporter.exposition.pages import Extras
 from exporter.exposition.server import MetricsServer
 from exporter.kube.client import ApiClient
 from exporter.kube.watch import wall_clock_ms
@@ -74,6 +76,7 @@ class _Role:
         self._stop = stop
         self._wake = threading.Event()
         self._has_findings = False
+        self._latest: Snapshot | None = None
         # Before anything is opened: whatever is wrong with these files ends the start.
         door = Door(settings.web_config_file, settings.metrics_token_file)
         self._board = Board()
@@ -98,6 +101,7 @@ class _Role:
                 host=settings.listen_host,
                 port=settings.listen_port,
                 door=door,
+                extras=Extras(snapshot=self._snapshot_json),
             )
         except OSError:
             self._store.close()
@@ -146,6 +150,9 @@ class _Role:
             reasons.append("no snapshot was taken yet")
         return not reasons, reasons
 
+    def _snapshot_json(self) -> bytes | None:
+        return None if self._latest is None else as_json(self._latest)
+
     def _wait(self, tick_s: float) -> None:
         """Until the next change, at most a second; never so soon that ticks take the machine."""
         self._stop.wait(max(TICK_APART_S, TICK_SHARE * tick_s))
@@ -161,7 +168,7 @@ class _Role:
         duration_s = time.monotonic() - began_s
         if outcome is not None:
             self._keep(outcome)
-        snapshot = self._snapshot(outcome, now_ms, duration_s)
+        self._latest = snapshot = self._snapshot(outcome, now_ms, duration_s)
         self._board.publish(make_page(snapshot, self._settings.series_budget))
         self._has_findings = outcome is not None
         return time.monotonic() - began_s
@@ -181,7 +188,7 @@ class _Role:
             duration_ms=duration_s * 1_000,
             collectors=self._watches.health(),
             findings=None if outcome is None else outcome.findings,
-            annotation_errors=self._core.errors.counts(),
+            annotation_errors=dict(self._core.errors.counts()),
             outbox_facts=None if waiting is None else waiting.count,
             outbox_oldest_ms=None if waiting is None else waiting.oldest_ms,
         )

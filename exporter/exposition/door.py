@@ -8,7 +8,6 @@ right before stays in force, so that a slip never opens a door and never shuts o
 from __future__ import annotations
 
 import logging
-import os
 import ssl
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -153,14 +152,7 @@ def _read_token(path: Path) -> str:
 
 def _context(tls: TlsServerConfig, config_file: Path) -> tuple[ssl.SSLContext, list[Path]]:
     """A context, and the files it was made of."""
-
-    def wrong(key: str, path: Path, error: Exception) -> SettingsError:
-        reason = os.strerror(error.errno) if type(error) is OSError and error.errno else str(error)
-        place = f"web config file {config_file}: tls_server_config.{key} = {path}"
-        return SettingsError(f"{place}: {reason}")
-
-    folder = config_file.parent
-    certificate, key = folder / tls.cert_file, folder / tls.key_file
+    certificate, key = config_file.parent / tls.cert_file, config_file.parent / tls.key_file
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version, context.maximum_version = _VERSIONS[tls.min_version], _VERSIONS[tls.max_version]
     if tls.prefer_server_cipher_suites:
@@ -172,36 +164,38 @@ def _context(tls: TlsServerConfig, config_file: Path) -> tuple[ssl.SSLContext, l
         try:
             path.read_bytes()
         except OSError as error:
-            raise wrong(name, path, OSError(error.errno, error.strerror)) from error
+            raise _wrong(config_file, name, path, str(error.strerror)) from error
     try:
         # The empty password keeps OpenSSL from asking a terminal for one.
         context.load_cert_chain(certificate, key, password="")
-    except (ssl.SSLError, OSError) as error:
-        way_out = "certificate and unencrypted key must be PEM and belong together"
-        raise wrong("key_file", key, ValueError(f"does not fit {certificate}: {way_out}")) from error
+    except OSError as error:
+        what = f"does not fit {certificate}: certificate and unencrypted key must be PEM and belong together"
+        raise _wrong(config_file, "key_file", key, what) from error
     files = [certificate, key]
     if tls.client_auth_type != "NoClientCert":
         # Asked for, but not at once demanded: probes of the kubelet have no certificate.
         context.verify_mode = ssl.CERT_OPTIONAL
-        files += _trust_clients(context, tls, folder, wrong)
+        files += _trust_clients(context, tls, config_file)
     return context, files
 
 
-def _trust_clients(
-    context: ssl.SSLContext,
-    tls: TlsServerConfig,
-    folder: Path,
-    wrong: Callable[[str, Path, Exception], SettingsError],
-) -> list[Path]:
-    path = folder / tls.client_ca_file if tls.client_ca_file else None
+def _trust_clients(context: ssl.SSLContext, tls: TlsServerConfig, config_file: Path) -> list[Path]:
+    """Load the authority of client certificates; the file it was read from, if it was one."""
+    path = config_file.parent / tls.client_ca_file if tls.client_ca_file else None
+    key = "client_ca" if path is None else "client_ca_file"
     try:
         pem = tls.client_ca if path is None else path.read_text("utf-8")
-        context.load_verify_locations(cadata=pem)
     except OSError as error:
-        key = "client_ca" if path is None else "client_ca_file"
-        reason = ValueError("no CA certificate in PEM") if isinstance(error, ssl.SSLError) else error
-        raise wrong(key, path or Path("(inline)"), reason) from error
-    except (UnicodeDecodeError, ValueError) as error:
-        key = "client_ca" if path is None else "client_ca_file"
-        raise wrong(key, path or Path("(inline)"), ValueError("no CA certificate in PEM")) from error
+        raise _wrong(config_file, key, path, str(error.strerror)) from error
+    except UnicodeDecodeError:
+        pem = ""
+    try:
+        context.load_verify_locations(cadata=pem)
+    except (ssl.SSLError, ValueError) as error:
+        raise _wrong(config_file, key, path, "holds no CA certificate in PEM") from error
     return [] if path is None else [path]
+
+
+def _wrong(config_file: Path, key: str, path: Path | None, what: str) -> SettingsError:
+    value = "" if path is None else f" = {path}"
+    return SettingsError(f"web config file {config_file}: tls_server_config.{key}{value}: {what}")

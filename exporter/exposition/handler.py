@@ -146,7 +146,12 @@ class Handler(BaseHTTPRequestHandler):
                 accepts_gzip(self.headers.get("Accept-Encoding", "")),
                 None if timeout_s is None else timeout_s * PATIENCE_SHARE,
             )
-            content_type, body = make(wanted)
+            try:
+                content_type, body = make(wanted)
+            except Exception:  # noqa: BLE001 - whatever it was, the scraper is told and it is logged
+                _log.exception("a page could not be made")
+                self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR, "this page could not be made; see the log")
+                return
             encoding = [("Content-Encoding", "gzip")] if wanted.gzip else []
             self._answer(HTTPStatus.OK, content_type, body, *encoding)
         finally:

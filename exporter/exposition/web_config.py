@@ -122,8 +122,8 @@ def read_web_config(path: Path) -> WebConfig:
     try:
         config = msgspec.convert({} if document is None else document, WebConfig)
     except msgspec.ValidationError as error:
-        what, _, where = str(error).partition(" - at `")
-        key = where.rstrip("`").removeprefix("$").removeprefix(".")
+        what, _, where = str(error).partition(" - at ")
+        key = where.partition("$")[2].strip(".`")
         raise SettingsError(f"web config file {path}: {f'{key}: ' if key else ''}{what}") from error
     for key, problem in _problems(config):
         raise SettingsError(f"web config file {path}: {key}: {problem}")

@@ -46,6 +46,7 @@ class Grant:
         core_percent: The same; 0 = none requested.
         slots: Number of grants.
         mig: `[template-slot]` (HAMi ≤ 2.9) or `profile@start+size` (2.10); None for no MIG.
+        instances: The MIG instances of 2.10's annotation.
     """
 
     container: str
@@ -56,6 +57,7 @@ class Grant:
     core_percent: int
     slots: int
     mig: str | None
+    instances: tuple[MigAllocation, ...] = ()
 
     @property
     def is_nvidia(self) -> bool:
@@ -187,6 +189,7 @@ def _grants_of(
 ) -> Iterator[Grant]:
     kind = layout.kind_of(entry.name) if entry.name is not None else None
     for index, device in enumerate(entry.devices):
+        instance = _instance(device, (entry.position, index), instances)
         yield Grant(
             container=entry.name or UNKNOWN_CONTAINER,
             kind=kind or "app",
@@ -195,16 +198,29 @@ def _grants_of(
             memory_mib=device.memory_mib,
             core_percent=0 if device.vendor in _CORES_ARE_NO_PERCENT else device.core_percent,
             slots=1,
-            mig=_mig(device, (entry.position, index), instances),
+            mig=_mig(device, instance),
+            instances=() if instance is None else (instance,),
         )
 
 
-def _mig(device: GrantedDevice, place: tuple[int, int], instances: tuple[MigAllocation, ...]) -> str | None:
+def _instance(
+    device: GrantedDevice, place: tuple[int, int], instances: tuple[MigAllocation, ...]
+) -> MigAllocation | None:
+    return next(
+        (
+            each
+            for each in instances
+            if (each.container_index, each.device_index, each.uuid) == (*place, device.uuid)
+        ),
+        None,
+    )
+
+
+def _mig(device: GrantedDevice, instance: MigAllocation | None) -> str | None:
     if device.mig:
         return f"[{device.mig.template}-{device.mig.slot}]"
-    for instance in instances:
-        if (instance.container_index, instance.device_index, instance.uuid) == (*place, device.uuid):
-            return f"{instance.profile}@{instance.placement.start}+{instance.placement.size}"
+    if instance is not None:
+        return f"{instance.profile}@{instance.placement.start}+{instance.placement.size}"
     return None
 
 
@@ -221,6 +237,7 @@ def _sum(former: Grant | None, grant: Grant) -> Grant:
         core_percent=former.core_percent + grant.core_percent,
         slots=former.slots + grant.slots,
         mig=",".join(mig for mig in (former.mig, grant.mig) if mig) or None,
+        instances=former.instances + grant.instances,
     )
 
 

@@ -46,6 +46,7 @@ def slice_gauges(joint: Joint, place: Place, held: HeldSlice) -> SliceGauges:
         processes=processes,
         stale_processes=use.stale if has_region else None,
         region=_region(share) if share is not None else None,
+        mig_instances=grant.instances,
     )
 
 
@@ -128,4 +129,5 @@ def _region(share: DeviceShare) -> RegionGauges | None:
         module_bytes=share.module_bytes,
         data_bytes=share.data_bytes,
         last_kernel_s=region.last_kernel_time_s or None,
+        device_index=index,
     )

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from contract.facts import Fact
 from contract.ids import NodeUid, new_epoch
+from contract.units import MS_PER_SECOND
 from exporter.delivery.metrics import DeliveryMetrics
 from exporter.delivery.push import Pusher, Sender
 from exporter.delivery.state import BOOT_ID_FILE, StateFile, read_boot_id
@@ -23,8 +24,11 @@ from exporter.delivery.witness import Witness
 from exporter.errors import ExporterError
 from exporter.exposition.board import Board
 from exporter.exposition.collector import Exposition
+from exporter.exposition.document import as_json
 from exporter.exposition.door import Door
 from exporter.exposition.encoder import PageEncoder
+from exporter.exposition.page import Page
+from exporter.exposition.pages import Extras
 from exporter.exposition.server import MetricsServer
 from exporter.kube.client import ApiClient
 from exporter.node.attribution import Attributor
@@ -37,12 +41,12 @@ from exporter.node.meter import Meter
 from exporter.node.packing import NodeState, resume, unpack
 from exporter.node.page import make_stale_page
 from exporter.node.pods import PodBook
+from exporter.node.processes import ProcessTable
+from exporter.node.residents import Residents
 from exporter.node.sampler import Parts, Sampler
 from exporter.node.tallies import Tallies
 from exporter.node.watching import NodeWatches
 from exporter.nvidia.source import DeviceSource
-from exporter.node.processes import ProcessTable
-from exporter.node.residents import Residents
 from exporter.settings import NodeSettings
 
 STALE_AFTER_S = 10.0
@@ -86,6 +90,7 @@ class _Role:
         # Before anything is opened: whatever is wrong with these files ends the start.
         door = Door(settings.web_config_file, settings.metrics_token_file)
         self._board = Board()
+        self._hami_board = Board() if settings.compat == "hami" else None
         self._exposition = Exposition(self._board, "node")
         metrics = DeliveryMetrics(self._exposition.registry)
         # One page for a person must not fight for the file of the exporter that runs.
@@ -102,6 +107,7 @@ class _Role:
                     host=settings.listen_host,
                     port=settings.listen_port,
                     door=door,
+                    extras=Extras(self._hami_board, self._snapshot_json),
                 )
         except OSError:
             assert self._store is not None
@@ -192,6 +198,12 @@ class _Role:
             return
         if time.monotonic() - ticked_at_s > self._stale_after_s:
             self._board.publish(make_stale_page(snapshot))
+            if self._hami_board is not None:
+                self._hami_board.publish(Page(snapshot.at_ms / MS_PER_SECOND, ()))
+
+    def _snapshot_json(self) -> bytes | None:
+        snapshot = self._sampler.snapshot
+        return None if snapshot is None else as_json(snapshot)
 
     def _sender(self) -> Sender | None:
         uid = self._parts.watches.cluster_uid()
@@ -244,6 +256,7 @@ class _Role:
             sends_facts=settings.accounting is not None,
             push_interval_ms=push_interval_ms,
             series_budget=settings.series_budget,
+            hami_board=self._hami_board,
             closing=closing,
         )
 

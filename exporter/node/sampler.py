@@ -25,6 +25,7 @@ from exporter.node.caches import LOOKS, CacheReader, CacheSurvey, Wait
 from exporter.node.clock import Clock, Instant
 from exporter.node.composing import device_views, slice_views, tenant_views, unallocated_views
 from exporter.node.devices import SAMPLES_LOST, DeviceLook, DeviceReader
+from exporter.node.hami_page import make_hami_page
 from exporter.node.hours import Origin
 from exporter.node.joining import Sources
 from exporter.node.meter import Meter
@@ -45,6 +46,7 @@ class Parts:
         sends_facts: Whether somebody takes the facts.
         push_interval_ms: How often growing usage is said.
         series_budget: How many series a page may have.
+        hami_board: Where the page under HAMi's names is pinned; None = there is none.
         closing: Facts of the run before, to be stored with the first tick.
     """
 
@@ -62,6 +64,7 @@ class Parts:
     sends_facts: bool = False
     push_interval_ms: int = 300_000
     series_budget: int = DEFAULT_SERIES_BUDGET
+    hami_board: Board | None = None
     closing: Sequence[Fact] = ()
     stopwatch: Callable[[], float] = time.perf_counter
 
@@ -122,6 +125,8 @@ class Sampler:
         self._store(facts)
         self._snapshot = snapshot = self._compose(sources, attribution, look, now)
         parts.board.publish(Draft(lambda: make_page(snapshot, parts.series_budget)))
+        if parts.hami_board is not None:
+            parts.hami_board.publish(Draft(lambda: make_hami_page(snapshot, parts.series_budget)))
         return snapshot
 
     def finish(self) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from contract.ids import DeviceUuid
+from exporter.hami.annotations.mig_allocations import MigAllocation
 from exporter.node.counters import Labels, OwnerKey
 from exporter.node.hardware import HardwareView
 from exporter.node.meter import Rate
@@ -24,6 +25,7 @@ class RegionGauges:
         context_bytes: Memory by kind; None where the layout keeps no kinds.
         lock_held_since_ms: Since when the same process was seen holding the region's lock.
         lock_owner_is_alive: None when that cannot be seen.
+        device_index: The device's index in the region.
     """
 
     layout: str
@@ -37,6 +39,7 @@ class RegionGauges:
     last_kernel_s: int | None = None
     lock_held_since_ms: int | None = None
     lock_owner_is_alive: bool | None = None
+    device_index: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,7 @@ class SliceGauges:
         memory_source: `region`, `nvml`, or empty when nobody measures.
         processes: Living GPU processes; None when nobody says.
         stale_processes: Slots of processes that no longer live.
+        mig_instances: As HAMi's annotation names them.
     """
 
     key: OwnerKey
@@ -64,6 +68,7 @@ class SliceGauges:
     processes: int | None = None
     stale_processes: int | None = None
     region: RegionGauges | None = None
+    mig_instances: tuple[MigAllocation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,49 +3,22 @@
 from __future__ import annotations
 
 import gzip
-import http.client
 import json
 import re
-import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable
 
 import pytest
 from prometheus_client import generate_latest
 from prometheus_client.exposition import choose_encoder
 
 from contract.catalogue import Emitter, families_of
-from exporter.delivery.metrics import DeliveryMetrics
-from exporter.exposition.board import Board
-from exporter.exposition.collector import Exposition
 from exporter.exposition.page import NATIVE_FAMILIES, Page, PageBuilder
 from exporter.exposition.pages import accepts_gzip
 from exporter.exposition.server import MAX_CONNECTIONS, MetricsServer
-
-START = Callable[..., "Client"]
-
-
-class Client:
-    """Speaks to one server."""
-
-    def __init__(self, server: MetricsServer, exposition: Exposition) -> None:
-        self.server = server
-        self.exposition = exposition
-
-    def ask(self, path: str, method: str = "GET", **headers: str) -> tuple[http.client.HTTPResponse, bytes]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=10)
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        connection.request(method, path, headers=named)
-        response = connection.getresponse()
-        body = response.read()
-        connection.close()
-        return response, body
-
-    def connect(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.server.port), timeout=10)
+from tests.exporter.exposition.conftest import START
 
 
 def full_page(role: Emitter = "node") -> Page:
@@ -59,29 +32,6 @@ def full_page(role: Emitter = "node") -> Page:
         if family.labels:
             builder.add(family.name, ["n2", *words[1:]], 1)
     return builder.build(1_790_000_000.0)
-
-
-def ready() -> tuple[bool, Sequence[str]]:
-    return True, []
-
-
-@pytest.fixture
-def start() -> Iterator[START]:
-    with ExitStack() as stack:
-
-        def begin(page: Page | None = None, role: Emitter = "node", **options: object) -> Client:
-            board = Board()
-            if page is not None:
-                board.publish(page)
-            exposition = Exposition(board, role)
-            DeliveryMetrics(exposition.registry)
-            answer: Callable[[], tuple[bool, Sequence[str]]] = options.pop("ready", ready)  # type: ignore[assignment]
-            server = MetricsServer(exposition, answer, host="127.0.0.1", port=0, **options)  # type: ignore[arg-type]
-            server.start()
-            stack.callback(server.stop)
-            return Client(server, exposition)
-
-        yield begin
 
 
 def stable(text: bytes) -> bytes:
@@ -273,7 +223,7 @@ def test_a_stopped_server_frees_its_port_and_its_clients(start: START) -> None:
     hanging.close()
     with pytest.raises(ConnectionRefusedError):
         client.connect()
-    again = MetricsServer(client.exposition, ready, host="127.0.0.1", port=client.server.port)
+    again = MetricsServer(client.exposition, lambda: (True, []), host="127.0.0.1", port=client.server.port)
     again.stop()
 
 
