@@ -166,7 +166,9 @@ class Residents:
                 # A pid is soon used again after a restart, but whoever uses the GPU takes its slot over.
                 is_its = is_listed or (self._listed is None and claimed is not None and not is_another)
             else:
-                is_its = is_listed or (not is_another and self._liveness.is_listed(path, slot, process.pid))
+                # An empty list proves nothing: there are hosts on which NVML lists no process at all.
+                is_missed = self._listed and not self._liveness.is_listed(path, slot, process.pid)
+                is_its = is_listed or not (is_another or is_missed)
             if is_its:
                 memory.process = process
                 return process.pid
