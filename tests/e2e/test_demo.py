@@ -92,7 +92,9 @@ def test_the_live_demo_serves_clean_pages_and_ends_with_ctrl_c(
     pages: dict[str, str] = {}
     complaints: dict[str, str] = {}
     with demo(folder=tmp_path) as process:
+        begin = []
         for line in lines_of(process):
+            begin.append(line)
             name, _, place = line.strip().partition(": ")
             if place.endswith("/metrics"):
                 pages[name] = place
@@ -107,9 +109,9 @@ def test_the_live_demo_serves_clean_pages_and_ends_with_ctrl_c(
             if found.returncode or found.stderr:
                 complaints[name] = found.stderr.decode()
         process.send_signal(signal.SIGINT)
-        rest = "".join(lines_of(process))
+        rest = list(lines_of(process))
 
-    assert process.returncode == 0, rest
+    assert process.returncode == 0, "".join(begin + rest)
     assert sorted(pages) == [
         "accounting",
         *(f"{role} lab-{code}" for role in ("cluster", "node") for code in "abc"),
