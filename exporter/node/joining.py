@@ -111,7 +111,7 @@ def join(sources: Sources, residents: Residents, tallies: Tallies) -> Joint:
         place: container_use(
             [cache for directory in found for cache in directory.caches],
             {slice_.grant.device_uuid for slice_ in held.get(place, ())},
-            Surroundings(partial(residents.host_pid, place), device_bytes, nvml, tallies),
+            Surroundings(partial(residents.host_pids, place), device_bytes, nvml, tallies),
         )
         for place, found in directories.items()
     }
@@ -166,12 +166,12 @@ def _by_container(
         siblings = {directory.container for directory in directories}
         for directory in directories:
             name = _container(record, directory.container, siblings, holders[uid])
-            if name != UNKNOWN_CONTAINER or not directory.caches:
+            if len(record.layout.requesters) < 2 or not directory.caches:
                 found[uid, name].append(directory)
                 continue
             # Two GPU containers can share one directory; each file is one container's.
             for cache in directory.caches:
-                home = residents.home_of(record, cache.path, cache.region)
+                home = residents.home_of(record, cache.path, cache.region) or name
                 found[uid, home].append(dataclasses.replace(directory, caches=(cache,)))
     return dict(found)
 

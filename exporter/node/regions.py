@@ -36,13 +36,13 @@ class Surroundings:
     """What is known besides the regions.
 
     Attributes:
-        host_pid: The living process behind a slot of a file, 0 = its host pid is not known, None = stale.
+        host_pids: The living processes behind slots of files, 0 = host pid not known, None = stale.
         device_bytes: Physical memory by uuid: no slot can hold more.
         nvml: For slots whose own figure is impossible, and to find devices that are mixed up.
         tallies: Where impossible values are counted.
     """
 
-    host_pid: Callable[[str, Slot], int | None]
+    host_pids: Callable[[Sequence[tuple[str, Slot]]], Sequence[int | None]]
     device_bytes: Mapping[str, int | None]
     nvml: NvmlMemory
     tallies: Tallies
@@ -120,13 +120,13 @@ def container_use(
         around: What is known besides.
     """
     use = ContainerUse()
+    readings = list(readings)
+    host_pids = iter(
+        around.host_pids([(each.path, slot) for each in readings for slot in each.region.live_slots])
+    )
     for reading in readings:
         region = reading.region
-        living = [
-            (slot, pid)
-            for slot in region.live_slots
-            if (pid := around.host_pid(reading.path, slot)) is not None
-        ]
+        living = [(slot, pid) for slot in region.live_slots if (pid := next(host_pids)) is not None]
         use.stale += len(region.live_slots) - len(living)
         use.pids |= {pid for _, pid in living if pid}
         use.has_unknown_pids = use.has_unknown_pids or any(not pid for _, pid in living)

@@ -9,7 +9,7 @@ before is another process. Source: `reference/metering.md §5`, `hami-core-cache
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from contract.ids import PodUid
@@ -95,32 +95,44 @@ class Residents:
         place = self._seen[host_pid] = self._place(process)
         return place
 
-    def host_pid(self, place: Place, path: str, slot: Slot) -> int | None:
-        """The living process behind a slot.
+    def host_pids(self, place: Place, slots: Sequence[tuple[str, Slot]]) -> list[int | None]:
+        """The living processes behind a container's slots.
 
         Args:
-            place: The container the region belongs to.
-            path: The region's file.
-            slot: One of its live slots.
+            place: The container.
+            slots: The live slots of all its regions, with their files.
 
         Returns:
-            Its host pid; 0 = it lives as far as is known, its host pid is not; None = stale.
+            Host pids in the same order; 0 = it lives as far as is known, its host pid is not; None = stale.
         """
         if not self.are_seen:
-            claimed = max(0, slot.hostpid)
-            return claimed if self._liveness.is_listed(path, slot, claimed) else None
+            return [self._claimed(path, slot) for path, slot in slots]
+        found = [self._confirmed(place, path, slot) for path, slot in slots]
+        if None in found:
+            taken = {pid for pid in found if pid}
+            for number, (path, slot) in enumerate(slots):
+                if found[number] is None:
+                    found[number] = self._searched(place, path, slot, taken)
+        return found
+
+    def _claimed(self, path: str, slot: Slot) -> int | None:
+        pid = max(0, slot.hostpid)
+        return pid if self._liveness.is_listed(path, slot, pid) else None
+
+    def _confirmed(self, place: Place, path: str, slot: Slot) -> int | None:
+        """The process that a slot names, if it is its process."""
         key = (path, slot.pid, slot.hostpid)
         memory = self._slots_before.get(key)
         if memory is None:
             memory = _Memory(self._now_ms)
         self._slots[key] = memory
-        claimed_process = self._table.look(slot.hostpid)
-        if claimed_process is not None and self._fits(claimed_process, place, slot.pid):
-            if memory.process is None or memory.process.pid != claimed_process.pid:
-                memory.process = claimed_process
-            # The same pid with another start is another process: whoever wrote the slot is gone.
-            return claimed_process.pid if memory.process == claimed_process else None
-        return self._searched(place, path, slot, memory, claimed_process)
+        process = self._table.look(slot.hostpid)
+        if process is None or not self._fits(process, place, slot.pid):
+            return None
+        if memory.process is None or memory.process.pid != process.pid:
+            memory.process = process
+        # The same pid with another start is another process: whoever wrote the slot is gone.
+        return process.pid if memory.process == process else None
 
     def lives_inside(self, place: Place, inner_pid: int, since_ms: int) -> bool | None:
         """Whether a container has a process; None while that is not known.
@@ -133,12 +145,8 @@ class Residents:
         found = self._inside(place, inner_pid, since_ms) if self.are_seen else None
         return None if found is None else bool(found)
 
-    def home_of(self, record: PodRecord, path: str, region: Region) -> str:
-        """The container whose processes wrote a region, where its directory does not say.
-
-        Returns:
-            The container's name, or the name of the unknown one.
-        """
+    def home_of(self, record: PodRecord, path: str, region: Region) -> str | None:
+        """The container whose processes wrote a region; None while no process tells."""
         names = set()
         for slot in region.live_slots if self.are_seen else ():
             process = self._table.look(slot.hostpid)
@@ -147,36 +155,51 @@ class Residents:
             if process.inner_pid in (None, slot.pid):
                 names.add(self._place(process))
         found = {place[1] for place in names if place is not None} - {UNKNOWN_CONTAINER}
-        name = found.pop() if len(found) == 1 else self._homes_before.get(path, UNKNOWN_CONTAINER)
-        if name != UNKNOWN_CONTAINER:
+        name = found.pop() if len(found) == 1 else self._homes_before.get(path)
+        if name is not None:
             self._homes[path] = name
         return name
 
-    def _searched(
-        self, place: Place, path: str, slot: Slot, memory: _Memory, claimed: HostProcess | None
-    ) -> int | None:
-        """Look for a slot's process by its pid in the container: its host pid is wrong or missing."""
+    def _searched(self, place: Place, path: str, slot: Slot, taken: set[int]) -> int | None:
+        """Look for a slot's process by its pid in the container: its host pid is wrong or missing.
+
+        Args:
+            place: The container.
+            path: The region's file.
+            slot: The slot.
+            taken: Processes that other slots name rightly.
+        """
+        memory = self._slots[path, slot.pid, slot.hostpid]
         found = self._candidates(place, slot.pid, memory)
         if found is None:
             return 0
         for process in found:
-            is_listed = self._listed is not None and process.pid in self._listed
-            is_another = memory.process not in (None, process)
-            if slot.hostpid > 0:
-                # A pid is soon used again after a restart, but whoever uses the GPU takes its slot over.
-                is_its = is_listed or (self._listed is None and claimed is not None and not is_another)
-            else:
-                # An empty list proves nothing: there are hosts on which NVML lists no process at all.
-                is_missed = self._listed and not self._liveness.is_listed(path, slot, process.pid)
-                is_its = is_listed or not (is_another or is_missed)
-            if is_its:
+            if process.pid not in taken and self._may_back(path, slot, process, memory.process):
                 memory.process = process
                 return process.pid
         return None
 
+    def _may_back(self, path: str, slot: Slot, process: HostProcess, before: HostProcess | None) -> bool:
+        """Whether a process with a slot's pid in the right container is the one that wrote it.
+
+        A pid is soon used again after a restart, but whoever uses the GPU takes its slot over.
+        """
+        if self._listed is not None and process.pid in self._listed:
+            return True
+        if before not in (None, process):
+            return False
+        if slot.hostpid > 0:
+            # One that names a process of somebody else was mixed up; one that names a dead process is dead.
+            return self._listed is None and self.exists(slot.hostpid)
+        # An empty list proves nothing: there are hosts on which NVML lists no process at all.
+        return not self._listed or self._liveness.is_listed(path, slot, process.pid)
+
     def _candidates(self, place: Place, inner_pid: int, memory: _Memory) -> list[HostProcess] | None:
         if not memory.asked_ms <= self._now_ms < memory.asked_ms + RETRY_MS:
-            memory.asked_ms = self._now_ms
+            fresh = self._inside(place, inner_pid, self._now_ms)
+            if fresh is not None:
+                memory.asked_ms = self._now_ms
+                return fresh
         return self._inside(place, inner_pid, memory.asked_ms)
 
     def _inside(self, place: Place, inner_pid: int, since_ms: int) -> list[HostProcess] | None:
