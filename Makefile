@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-once test test-slow test-all check format docs bench lock clean
+.PHONY: help demo demo-once test test-slow test-all check format docs bench gpu-check lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -50,6 +50,9 @@ docs: $(STAMP) ## write the pages that are made from the code
 
 bench: $(STAMP) ## measure what we claim about speed, as ratios
 	@for program in benchmarks/bench_*.py; do $(BIN)/python $$program || exit 1; done
+
+gpu-check: $(STAMP) ## on a computer with an NVIDIA GPU: drive known loads, compare all that we measure
+	@$(BIN)/python benchmarks/gpu_check.py
 
 lock: ## resolve the requirement files again (needs uv)
 	@for part in exporter accounting dashboards lab; do \

@@ -101,6 +101,17 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **handle) {
     *handle = (void *)(size_t)(index + 1);
     return of(*handle, "nvmlDeviceGetHandleByIndex_v2");
 }
+int nvmlDeviceGetHandleByUUID(const char *uuid, void **handle) {
+    char device[32];
+    for (int index = 0; index < 64; index++) {
+        snprintf(device, sizeof device, "%d", index);
+        if (answer(device, "nvmlDeviceGetUUID") != OK) break;
+        if (strcmp(text, uuid)) continue;
+        *handle = (void *)(size_t)(index + 1);
+        return OK;
+    }
+    return NOT_FOUND;
+}
 int nvmlDeviceGetUUID(void *handle, char *buffer, unsigned length) {
     return string_of(of(handle, "nvmlDeviceGetUUID"), buffer, length);
 }
