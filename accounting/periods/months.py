@@ -1,10 +1,14 @@
-"""The months of accounts: made when first needed, tiling, open until closed."""
+"""The months of accounts: made when first needed, tiling, open until closed.
+
+Invariant: from its first to its latest period an account has every month once, each beginning where the
+one before it ends.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from accounting.errors import NotFoundError
@@ -12,6 +16,9 @@ from accounting.ledger.calendar import Month, month_bounds_ms, month_of
 from accounting.store.models import BillingAccount, BillingPeriod
 
 OPEN = "open"
+CLOSING = "closing"
+"""Frozen: its lines stand, its statement is being made. Whoever closes it again goes on from there."""
+CLOSED = "closed"
 
 
 def find_account(session: Session, code: str) -> BillingAccount:
@@ -39,6 +46,26 @@ def find_period(session: Session, account: BillingAccount, month: Month) -> Bill
             BillingPeriod.account == account.code, BillingPeriod.starts_at_ms == starts_at_ms
         )
     )
+
+
+def require_period(session: Session, account: BillingAccount, month: Month) -> BillingPeriod:
+    """The period of an account and month.
+
+    Raises:
+        NotFoundError: There is none: nothing was ever rated in it.
+    """
+    period = find_period(session, account, month)
+    if period is None:
+        raise NotFoundError(
+            f'account "{account.code}" has no period {month}; list them with: '
+            "slicemeter accounting periods, or rate first: slicemeter accounting rate"
+        )
+    return period
+
+
+def named(period: BillingPeriod, account: BillingAccount) -> str:
+    """The month of a period, as `2026-10`."""
+    return str(month_of(period.starts_at_ms, account.time_zone))
 
 
 def list_periods(session: Session, accounts: Sequence[str]) -> Sequence[BillingPeriod]:
@@ -76,4 +103,19 @@ class Periods:
             self._session.add(period)
             self._session.flush()
         self._known[account, month] = period
+        return period
+
+    def tile(self, account: str, time_zone: str, until_ms: int) -> None:
+        """Make the months that an account lacks between its first period and an instant."""
+        first_ms = self._session.scalar(
+            select(func.min(BillingPeriod.starts_at_ms)).where(BillingPeriod.account == account)
+        )
+        while first_ms is not None and first_ms <= until_ms:
+            first_ms = self.at(account, time_zone, first_ms).ends_at_ms
+
+    def open_after(self, account: str, time_zone: str, after_ms: int) -> BillingPeriod:
+        """The first open period that begins at or after an instant: where late amounts are posted."""
+        period = self.at(account, time_zone, after_ms)
+        while period.state != OPEN or period.starts_at_ms < after_ms:
+            period = self.at(account, time_zone, period.ends_at_ms)
         return period

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, delete, insert, select, update
+from sqlalchemy import ColumnElement, delete, func, insert, select, update
 from sqlalchemy.orm import Session
 
 from accounting.ledger.intervals import Interval
@@ -20,9 +20,11 @@ from accounting.periods.lines import Line
 from accounting.periods.months import OPEN, Periods
 from accounting.store.database import Database
 from accounting.store.models import (
+    BillingAccount,
     BillingPeriod,
     DeviceHour,
     IngestCounter,
+    LateDay,
     LedgerLine,
     RatingMark,
     RatingState,
@@ -83,6 +85,9 @@ def _begin(database: Database, as_of_ms: int, grace_ms: int) -> list[DeviceKey]:
         state.rated_as_of_ms = as_of_ms
         state.grace_ms = grace_ms
         state.rated_seq = 0 if counter is None else counter.last_seq
+        periods = Periods(session)
+        for account in session.scalars(select(BillingAccount)):
+            periods.tile(account.code, account.time_zone, as_of_ms)
         marked = select(RatingMark.cluster, RatingMark.node_uid, RatingMark.device_uuid).distinct()
         return sorted(
             DeviceKey(ClusterCode(cluster), NodeUid(node_uid), DeviceUuid(device_uuid))
@@ -219,6 +224,22 @@ def row_of(line: Line, computed: Computed, *, period_id: int, tenant_id: int) ->
     }
 
 
+def _keep_late_days(session: Session, key: DeviceKey) -> None:
+    """Remember which days facts touched after the seal of a period: their lines stay as they are."""
+    sealed_to_ms = session.scalar(
+        select(func.max(BillingPeriod.ends_at_ms)).where(BillingPeriod.state != OPEN)
+    )
+    if sealed_to_ms is None:
+        return
+    marks = select(RatingMark.day_ms, RatingMark.ingest_seq).where(
+        *_marks_of(key), RatingMark.ingest_seq > DUE, RatingMark.day_ms < sealed_to_ms
+    )
+    for day_ms, ingest_seq in session.execute(marks).all():
+        names = {"cluster": key.cluster, "node_uid": key.node_uid, "device_uuid": key.device_uuid}
+        session.merge(LateDay(**names, day_ms=day_ms, ingest_seq=ingest_seq))
+    session.flush()
+
+
 def _settle_marks(session: Session, key: DeviceKey, rated: Sequence[Computed]) -> None:
     """Keep marks, as rated, on days that time alone will change; delete the others."""
     open_times = [
@@ -226,6 +247,7 @@ def _settle_marks(session: Session, key: DeviceKey, rated: Sequence[Computed]) -
         for computed in rated
         if computed.card.is_unknown or computed.card.unsettled is not None
     ]
+    _keep_late_days(session, key)
     session.execute(delete(RatingMark).where(*_marks_of(key)))
     days: set[int] = set()
     for interval in open_times:

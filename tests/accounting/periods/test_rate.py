@@ -299,7 +299,8 @@ def test_lines_of_a_closed_period_stay_as_they_are(
     )
     ledger.rate(now)
     with ledger.database.writing() as session:
-        session.execute(update(BillingPeriod).where(BillingPeriod.account == "acme").values(state="closed"))
+        closed = {"state": "closed", "ingest_watermark": 1, "sha256": "0" * 64}
+        session.execute(update(BillingPeriod).where(BillingPeriod.account == "acme").values(closed))
     ledger.send(
         [allocation(pod_uid="late", core_percent=50, bound_at_ms=at("09:00"), **ended(now))], now_ms=now
     )
