@@ -66,9 +66,10 @@ class Page:
 
 @dataclass(slots=True)
 class _Column:
-    """A family's series as they are added."""
+    """A family's series as they are added; each has `width` label values."""
 
     family: Family
+    width: int
     labels: list[Labels] = field(default_factory=list)
     values: list[float] = field(default_factory=list)
 
@@ -102,10 +103,10 @@ class PageBuilder:
             return
         column = self._columns.get(name) or self._begin(name)
         values = tuple(labels)
-        if len(values) != len(column.family.labels):
+        if len(values) != column.width:
             raise ValueError(f"{name}: labels {values!r} do not match {column.family.labels!r}")
         column.labels.append(values)
-        column.values.append(float(value) + 0.0)  # there is no −0
+        column.values.append(value + 0.0)  # a float, and never −0
         self._added.append(column)
 
     @contextmanager
@@ -147,7 +148,7 @@ class PageBuilder:
         family = self._families[name]
         if family is BY_NAME.get(name) and name in NATIVE_FAMILIES:
             raise ValueError(f"{name} is counted in the registry, not on pages")
-        return self._columns.setdefault(name, _Column(family))
+        return self._columns.setdefault(name, _Column(family, len(family.labels)))
 
 
 def _order(labels: Sequence[Labels], guess: Sequence[int]) -> Sequence[int]:

@@ -79,6 +79,16 @@ def test_an_empty_proc_root_turns_the_lookup_off() -> None:
     assert load_node_settings(["--proc-root", ""], NEEDED).proc_root is None
 
 
+def test_pages_are_open_plain_and_without_hamis_names_unless_told_otherwise() -> None:
+    settings = load_node_settings([], NEEDED)
+    assert (settings.web_config_file, settings.metrics_token_file) == (None, None)
+    assert (settings.compat, settings.series_budget) == (None, 50_000)
+    argv = ["--web-config-file", "/w.yml", "--metrics-token-file", "/t", "--series-budget", "100"]
+    settings = load_node_settings([*argv, "--compat", "hami"], NEEDED)
+    assert (settings.web_config_file, settings.metrics_token_file) == (Path("/w.yml"), Path("/t"))
+    assert (settings.compat, settings.series_budget) == ("hami", 100)
+
+
 def test_resource_names_and_factor_reach_the_reader_of_pods() -> None:
     argv = ["--resource-count", "example.com/gpu", "--memory-factor", "1024"]
     names = load_cluster_settings(argv, NEEDED).resources
@@ -147,6 +157,19 @@ def test_resource_names_and_factor_reach_the_reader_of_pods() -> None:
                 'exporter node: tenant_from = "pod-label" (--tenant-from): '
                 '"pod-label" names no label; write pod-label:KEY'
             ),
+        ),
+        (
+            ["--series-budget", "99"],
+            NEEDED,
+            (
+                'exporter node: series_budget = "99" (--series-budget): '
+                "give a whole number from 100 to 10000000"
+            ),
+        ),
+        (
+            ["--compat", "volcano"],
+            NEEDED,
+            'exporter node: compat = "volcano" (--compat): give hami or nothing',
         ),
         (
             ["--clock", "1"],

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import queue
+import re
 import socket
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -218,3 +220,14 @@ def test_the_snapshot_is_shown_to_no_other_computer(
 
     monkeypatch.setattr(Handler, "setup", setup)
     assert client.ask("/debug/snapshot")[0].status == (200 if is_ours else 403)
+
+
+def test_every_path_is_in_the_index_and_in_the_documents(start: START) -> None:
+    client = start(page_at(1.0), extras=Extras(hami=Board(), snapshot=lambda: b"{}"))
+    index = client.ask("/")[1].decode()
+    page = (Path(__file__).parents[3] / "docs" / "serving.md").read_text(encoding="utf-8")
+    paths = re.findall(r'href="([^"]+)"', index)
+    assert paths == ["/metrics", "/metrics/hami", "/healthz", "/readyz", "/debug/snapshot"]
+    for path in paths:
+        assert client.ask(path)[0].status == 200
+        assert f"| `{path}` |" in page

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -216,3 +217,8 @@ def test_over_budget_the_youngest_slices_are_left_out() -> None:
     page = make_hami_page(Snapshot(NOW_S * 1_000, "worker-1", (DEVICE,), (young, VIEW)), series_budget=12)
     assert page.dropped_series == 8
     assert sum(len(family.values) for family in page.families) == 3 + 8
+
+
+def test_every_family_is_in_the_documents() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "serving.md").read_text(encoding="utf-8")
+    assert [name for name in OF_HAMI if f"`{name}`" not in page] == []
