@@ -167,6 +167,7 @@ def _slice_owner(joint: Joint, place: Place, held: HeldSlice, gauges: SliceGauge
         cache_sm_percent=None if use.has_unplaced else share.sm_percent,
         has_unknown_pids=use.has_unknown_pids or use.has_unplaced or _may_have_more(joint, place, gauges),
         has_source=is_nvidia and (joint.sources.had_readings or place in joint.directories),
+        has_sm_source=gauges.enforcement != "mig",
     )
 
 
@@ -203,7 +204,13 @@ def _unallocated(joint: Joint, slices: set[OwnerKey]) -> Iterable[OwnerInput]:
                 cache_sm_percent=share.sm_percent,
                 has_unknown_pids=use.has_unknown_pids,
                 has_source=True,
+                has_sm_source=not _is_mig(joint, uuid),
             )
+
+
+def _is_mig(joint: Joint, device_uuid: str) -> bool:
+    reading = joint.sources.readings.get(device_uuid)
+    return reading is not None and reading.mode == "mig"
 
 
 def _unallocated_bytes(

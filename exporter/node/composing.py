@@ -183,6 +183,7 @@ def _totals(owner: OwnerCounters) -> OwnerTotals:
         over_limit_ms=owner.over_limit_ms,
         unknown_ms=MappingProxyType(dict(owner.unknown_ms)),
         is_measured=owner.is_measured,
+        is_sm_measured=owner.is_sm_measured,
     )
 
 
@@ -193,5 +194,6 @@ def _device_totals(device: DeviceCounters) -> DeviceTotals:
         energy_mj=device.energy_mj,
         energy_unattributed_mj=device.energy_unattributed_mj,
         is_measured=device.is_measured,
+        is_sm_measured=device.is_sm_measured,
         has_energy=device.has_energy,
     )

@@ -60,6 +60,7 @@ class OwnerCounters(msgspec.Struct, kw_only=True):
 
     Attributes:
         is_measured: A source that could measure it was there once; before that nothing was "used".
+        is_sm_measured: The same for its SM time.
         allocated_until_ms: Up to where granted memory was integrated, Unix ms; None before binding.
         ended_boot_ms: When it was found to be held no more, on the boot clock; None while held.
     """
@@ -80,6 +81,7 @@ class OwnerCounters(msgspec.Struct, kw_only=True):
     over_limit_ms: int = 0
     unknown_ms: dict[str, int] = msgspec.field(default_factory=lambda: dict.fromkeys(UNKNOWN_REASONS, 0))
     is_measured: bool = False
+    is_sm_measured: bool = False
     ended_boot_ms: int | None = None
 
     @property
@@ -99,6 +101,7 @@ class DeviceCounters(msgspec.Struct, kw_only=True):
     board: Board = msgspec.field(default_factory=Board)
     idle_power: IdlePower = msgspec.field(default_factory=IdlePower)
     is_measured: bool = False
+    is_sm_measured: bool = False
     has_energy: bool = False
 
 

@@ -11,6 +11,7 @@ from exporter.hami.holding import HeldSlice
 from exporter.hami.resources import kinds_of
 from exporter.node.counters import Labels, OwnerKey
 from exporter.node.joining import Joint
+from exporter.node.mig import mig_used_bytes
 from exporter.node.pods import Place, PodRecord
 from exporter.node.regions import ContainerUse, DeviceShare
 from exporter.node.snapshot import RegionGauges, SliceGauges
@@ -26,8 +27,10 @@ def slice_gauges(joint: Joint, place: Place, held: HeldSlice) -> SliceGauges:
     use = joint.uses.get(place, ContainerUse())
     share = use.shares.get(grant.device_uuid)
     has_region = share is not None and share.region is not None
-    used_bytes, source = _memory(joint, place, grant.device_uuid)
     reading = joint.sources.readings.get(grant.device_uuid)
+    used_bytes, source = mig_used_bytes(grant, reading, use.pids), "nvml"
+    if used_bytes is None:
+        used_bytes, source = _memory(joint, place, grant.device_uuid)
     is_mig = grant.mig is not None or (reading is not None and reading.mode == "mig")
     processes: int | None = share.processes if share is not None and has_region else None
     if processes is None and used_bytes is not None:

@@ -28,6 +28,7 @@ class OwnerInput:
         cache_sm_percent: SM use by the cache, 0-100; None = the cache does not measure.
         has_unknown_pids: It has living processes whose host pid nobody knows.
         has_source: Something on this node could measure it.
+        has_sm_source: Its SM time could be measured too; nothing measures that of a MIG instance.
     """
 
     key: OwnerKey
@@ -42,6 +43,7 @@ class OwnerInput:
     cache_sm_percent: int | None = None
     has_unknown_pids: bool = False
     has_source: bool = False
+    has_sm_source: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from exporter.hami.annotations.node_register import RegisteredDevice
 from exporter.hami.holding import UNKNOWN_CONTAINER, HeldSlice
 from exporter.node.caches import CacheSurvey, DirectoryReading
 from exporter.node.hardware import HardwareView
+from exporter.node.mig import mig_residents
 from exporter.node.pods import Place, PodRecord, PodSight
 from exporter.node.regions import ContainerUse, NvmlMemory, Surroundings, add_slotless, container_use
 from exporter.node.residents import Residents, pids_by_place
@@ -122,6 +123,10 @@ def join(sources: Sources, residents: Residents, tallies: Tallies) -> Joint:
     else:
         _settle_claims(uses.values())
         untold = (everywhere or frozenset()) - {pid for use in uses.values() for pid in use.pids}
+    for place, pids in mig_residents(held, sources.readings).items():
+        # An instance has one holder: that tells whose a process is where its cgroup does not.
+        add_slotless(uses.setdefault(place, ContainerUse()), pids & untold, nvml)
+        untold -= pids
     return Joint(
         sources=sources,
         held=held,

@@ -153,6 +153,8 @@ class Meter:
         counters = self.devices.setdefault(device.device_uuid, DeviceCounters(device_uuid=device.device_uuid))
         self._live.setdefault(device.device_uuid, _Live())
         counters.is_measured = counters.is_measured or device.reading is not None
+        can_measure_sm = device.reading is not None and device.reading.mode != "mig"
+        counters.is_sm_measured = counters.is_sm_measured or can_measure_sm
         for given in device.owners:
             owner = self.owners.get(given.key)
             if owner is None:
@@ -165,7 +167,9 @@ class Meter:
                 )
             owner.labels, owner.ended_boot_ms = given.labels, None
             owner.is_measured = owner.is_measured or given.has_source
+            owner.is_sm_measured = owner.is_sm_measured or (given.has_source and given.has_sm_source)
             counters.is_measured = counters.is_measured or given.has_source
+            counters.is_sm_measured = counters.is_sm_measured or owner.is_sm_measured
             if given.used_bytes is not None:
                 owner.memory_peak_bytes = max(owner.memory_peak_bytes, given.used_bytes)
             _grow_allocated(owner, given, now.wall_ms)

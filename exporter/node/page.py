@@ -117,9 +117,10 @@ def _device(page: PageBuilder, node: str, device: DeviceView) -> None:
     totals = device.totals
     if totals is None or not totals.is_measured:
         return
-    page.add("device_busy_seconds_total", labels, totals.busy_ppm_ms / _PPM_MS_PER_SECOND)
-    unattributed_s = totals.sm_unattributed_ppm_ms / _PPM_MS_PER_SECOND
-    page.add("device_sm_unattributed_seconds_total", labels, unattributed_s)
+    if totals.is_sm_measured:
+        page.add("device_busy_seconds_total", labels, totals.busy_ppm_ms / _PPM_MS_PER_SECOND)
+        unattributed_s = totals.sm_unattributed_ppm_ms / _PPM_MS_PER_SECOND
+        page.add("device_sm_unattributed_seconds_total", labels, unattributed_s)
     if totals.has_energy:
         page.add("device_energy_joules_total", labels, totals.energy_mj / MJ_PER_JOULE)
         unattributed_j = totals.energy_unattributed_mj / MJ_PER_JOULE
@@ -195,7 +196,8 @@ def _slice_totals(
         page.add("slice_unknown_seconds_total", (*labels, reason), _s(unknown_ms))
     if not totals.is_measured:
         return
-    page.add("slice_sm_seconds_total", labels, totals.sm_ppm_ms / _PPM_MS_PER_SECOND)
+    if totals.is_sm_measured:
+        page.add("slice_sm_seconds_total", labels, totals.sm_ppm_ms / _PPM_MS_PER_SECOND)
     used = totals.memory_used_byte_ms / MS_PER_SECOND
     page.add("slice_memory_used_byte_seconds_total", labels, used)
     page.add("slice_memory_peak_bytes", labels, totals.memory_peak_bytes)
@@ -212,7 +214,8 @@ def _unallocated(page: PageBuilder, node: str, view: UnallocatedView) -> None:
     page.add("unallocated_memory_used_bytes", labels, view.used_bytes)
     if totals is None:
         return
-    page.add("unallocated_sm_seconds_total", labels, totals.sm_ppm_ms / _PPM_MS_PER_SECOND)
+    if totals.is_sm_measured:
+        page.add("unallocated_sm_seconds_total", labels, totals.sm_ppm_ms / _PPM_MS_PER_SECOND)
     if view.has_energy:
         page.add("unallocated_energy_joules_total", labels, totals.energy_active_mj / MJ_PER_JOULE)
 

@@ -85,6 +85,7 @@ class OwnerTotals:
     over_limit_ms: int
     unknown_ms: Mapping[str, int]
     is_measured: bool
+    is_sm_measured: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +121,7 @@ class DeviceTotals:
     energy_unattributed_mj: int
     is_measured: bool
     has_energy: bool
+    is_sm_measured: bool = True
 
 
 @dataclass(frozen=True, slots=True)

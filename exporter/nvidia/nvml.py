@@ -194,6 +194,7 @@ class NvmlSource:
                 index=card.index,
                 model=card.model,
                 driver_version=self._driver_version,
+                mode=_mode(card),
                 pci_address=card.pci_address,
                 has_repeated_uuid=card.name != card.uuid,
                 xids=hand_out_xids(card),
@@ -226,7 +227,7 @@ class NvmlSource:
             index=card.index,
             model=card.model,
             driver_version=self._driver_version,
-            mode="mig" if card.is_mig else "hami-core",
+            mode=_mode(card),
             memory_total_bytes=getattr(memory, "total", None),
             memory_free_bytes=getattr(memory, "free", None),
             memory_used_bytes=getattr(memory, "used", None),
@@ -287,6 +288,10 @@ def _renew(nvml: ModuleType, card: Card, found: _Found) -> None:
         unwatch(nvml, card)
         card.cannot.clear()
     card.index, card.handle, card.lost, card.mig = found.index, found.handle, None, MigListing()
+
+
+def _mode(card: Card) -> str:
+    return "mig" if card.is_mig else "hami-core"
 
 
 def _address(handle: Any) -> int | None:

@@ -21,6 +21,7 @@ from exporter.node.role import run
 from exporter.nvidia.source import (
     BusySample,
     DeviceReading,
+    MigInstance,
     ProcessMemory,
     SourceDownError,
     UtilizationSample,
@@ -48,6 +49,8 @@ class Card:
         self.shares: dict[int, int] = {}
         self.is_down = False
         self.failure: str | None = None
+        self.instances: tuple[MigInstance, ...] | None = None
+        self.instance_of: dict[int, int] = {}
         self.xids: list[int] = []
         self.has_samples = True
         self.opened = 0
@@ -69,6 +72,7 @@ class Card:
         self.reads += 1
         now_us = time.time_ns() // 1_000
         used = sum(self.memory.values())
+        has_samples = self.has_samples and self.instances is None
         xids, self.xids = self.xids, []
         events = tuple(XidEvent(code, now_us // 1_000) for code in xids)
         if self.failure is not None:
@@ -83,14 +87,18 @@ class Card:
                 memory_free_bytes=15_360 * MIB - 400 * MIB - used,
                 memory_used_bytes=used,
                 memory_reserved_bytes=400 * MIB,
-                utilization_percent=min(100, sum(self.shares.values())),
-                processes=tuple(ProcessMemory(pid, size) for pid, size in self.memory.items()),
+                utilization_percent=(min(100, sum(self.shares.values())) if self.instances is None else None),
+                processes=tuple(
+                    ProcessMemory(pid, size, self.instance_of.get(pid)) for pid, size in self.memory.items()
+                ),
+                mode="hami-core" if self.instances is None else "mig",
+                mig=self.instances,
                 utilization=tuple(
                     UtilizationSample(pid, now_us, share) for pid, share in self.shares.items() if share
                 )
-                if self.has_samples
+                if has_samples
                 else None,
-                busy=(BusySample(now_us, min(100, sum(self.shares.values()))),) if self.has_samples else None,
+                busy=(BusySample(now_us, min(100, sum(self.shares.values()))),) if has_samples else None,
                 energy_mj=time.monotonic_ns() // 1_000_000 * 40,
                 power_mw=40_000,
                 power_limit_mw=70_000,
