@@ -15,6 +15,7 @@ PPM = 1_000_000
 MS_PER_SECOND = 1_000
 MS_PER_HOUR = 3_600_000
 MJ_PER_JOULE = 1_000
+MJ_PER_KWH = 3_600_000 * MJ_PER_JOULE
 
 CARD_HOUR_PPM_MS = PPM * MS_PER_HOUR
 """One card for one hour, in ppm·ms."""

@@ -12,6 +12,16 @@ from decimal import Decimal
 
 SKU_SLICE = "gpu-slice"
 SKU_IDLE = "gpu-idle"
+SKU_ENERGY = "gpu-energy"
+SKU_UNALLOCATED = "gpu-unallocated"
+
+CARD_HOUR, KWH = "card-hour", "kWh"
+
+UNITS = {SKU_SLICE: CARD_HOUR, SKU_IDLE: CARD_HOUR, SKU_UNALLOCATED: CARD_HOUR, SKU_ENERGY: KWH}
+"""By SKU: what one unit price buys."""
+
+_FALLBACK = {SKU_IDLE: SKU_SLICE, SKU_UNALLOCATED: SKU_SLICE}
+"""Whose price holds where a SKU has none of its own."""
 
 EVERY_MODEL = ""
 """The model of a price that holds wherever no price names the model."""
@@ -85,18 +95,57 @@ def resolve(
     return named[0] if named else None
 
 
-def resolve_idle(
-    prices: Sequence[Price], *, book: str, model: str, currency: str, at_ms: int
+def resolve_sku(
+    prices: Sequence[Price], *, book: str, sku: str, model: str, currency: str, at_ms: int
 ) -> Price | None:
-    """The price of idle capacity: that of `gpu-idle` where one holds, else the slice's."""
-    for sku in (SKU_IDLE, SKU_SLICE):
-        price = resolve(prices, book=book, sku=sku, model=model, currency=currency, at_ms=at_ms)
-        if price is not None:
-            return price
-    return None
+    """The price of a SKU, or of the one that stands in: idle and unallocated time cost what slices cost.
+
+    A price of 0 is a price and stands before the other SKU's.
+    """
+    price = resolve(prices, book=book, sku=sku, model=model, currency=currency, at_ms=at_ms)
+    other = _FALLBACK.get(sku)
+    if price is not None or other is None:
+        return price
+    return resolve(prices, book=book, sku=other, model=model, currency=currency, at_ms=at_ms)
 
 
-def edges(prices: Iterable[Price]) -> set[int]:
-    """The instants at which some price begins or stops to hold: the sweep is cut there."""
-    found = {price.valid_from_ms for price in prices}
-    return found | {price.valid_to_ms for price in prices if price.valid_to_ms is not None}
+def edges(versions: Iterable[Price | Discount]) -> set[int]:
+    """The instants at which some price or discount begins or stops to hold: the sweep is cut there."""
+    found: set[int] = set()
+    for version in versions:
+        found.add(version.valid_from_ms)
+        if version.valid_to_ms is not None:
+            found.add(version.valid_to_ms)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Discount:
+    """A live version of what a tenant and all below it pay less, in per cent of the list price."""
+
+    id: int
+    book: str
+    tenant_path: str
+    percent: Decimal
+    valid_from_ms: int
+    valid_to_ms: int | None
+
+    def is_valid_at(self, at_ms: int) -> bool:
+        """Whether the discount holds at an instant."""
+        return self.valid_from_ms <= at_ms and (self.valid_to_ms is None or at_ms < self.valid_to_ms)
+
+    def concerns(self, tenant_path: str) -> bool:
+        """Whether a tenant is the one named, or lies below it."""
+        return tenant_path == self.tenant_path or tenant_path.startswith(f"{self.tenant_path}/")
+
+
+def resolve_discount(
+    discounts: Iterable[Discount], *, book: str, tenant_path: str, at_ms: int
+) -> Discount | None:
+    """The discount that holds: of the nearest tenant upwards that has one; 0 per cent is one."""
+    fitting = [
+        discount
+        for discount in discounts
+        if discount.book == book and discount.concerns(tenant_path) and discount.is_valid_at(at_ms)
+    ]
+    return max(fitting, key=lambda discount: len(discount.tenant_path), default=None)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 
 from contract.apportion import apportion
-from contract.units import CARD_HOUR_PPM_MS
+from contract.units import CARD_HOUR_PPM_MS, MJ_PER_KWH
 
 EXACT = Context(prec=50, rounding=ROUND_HALF_EVEN)
 """Wide enough for any sum of ours; the default context's 28 digits are not."""
@@ -97,10 +97,29 @@ def distribute(total: Decimal, weights: Sequence[int], currency: str) -> list[De
     return [Decimal(part).scaleb(-digits, context=EXACT) for part in apportion(int(units), weights)]
 
 
-def amount_of(quantity_ppm_ms: int, unit_price: Decimal) -> Decimal:
-    """What card time costs at a price per card-hour, to the last digit that is stored."""
-    product = EXACT.multiply(Decimal(quantity_ppm_ms), unit_price)
-    return EXACT.divide(product, Decimal(CARD_HOUR_PPM_MS)).quantize(AMOUNT_STEP, context=EXACT)
+PPM_MS, MJ = "ppm_ms", "mj"
+
+_OF_ONE_UNIT_PRICE = {PPM_MS: CARD_HOUR_PPM_MS, MJ: MJ_PER_KWH}
+"""By unit of quantity: how many of them one unit price buys (a card-hour, a kWh)."""
+
+
+def amount_of(
+    quantity: int, unit_price: Decimal, *, unit: str = PPM_MS, percent: Decimal | None = None
+) -> Decimal:
+    """What a quantity costs, less a discount, to the last digit that is stored.
+
+    Args:
+        quantity: Whole ppm·ms or mJ.
+        unit_price: Per card-hour or kWh.
+        unit: Of the quantity.
+        percent: The discount; None is 0.
+    """
+    product = EXACT.multiply(Decimal(quantity), unit_price)
+    divisor = Decimal(_OF_ONE_UNIT_PRICE[unit])
+    if percent:
+        product = EXACT.multiply(product, EXACT.subtract(Decimal(100), percent))
+        divisor *= 100
+    return EXACT.divide(product, divisor).quantize(AMOUNT_STEP, context=EXACT)
 
 
 def card_hours(quantity_ppm_ms: int, digits: int = 6) -> Decimal:

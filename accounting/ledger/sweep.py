@@ -48,6 +48,7 @@ class Segment:
     from_ms: int
     to_ms: int
     model: str
+    registered_mib: int
     is_confirmed: bool
     parts: tuple[Part, ...]
     idle_ppm_ms: int
@@ -158,6 +159,7 @@ def _segment(span: PresenceSpan, active: Sequence[Hold], when: Interval, policy:
         from_ms=when[0],
         to_ms=when[1],
         model=span.model,
+        registered_mib=span.registered_mib,
         is_confirmed=span.is_confirmed,
         parts=tuple(parts),
         idle_ppm_ms=0 if span.is_down else division.idle,

@@ -26,16 +26,11 @@ from accounting.ledger.merge import (
     merge_container_hour,
 )
 from accounting.ledger.presence import BRIDGE_MS, HeldTime, PresenceSpan, not_ready_times, timeline
-from accounting.ledger.shares import POLICIES, Grant, Policy, mig_slices
+from accounting.ledger.shares import Grant, mig_slices
 from accounting.ledger.sweep import Hold, PolicySpan, Segment, sweep
-from accounting.store.columns import MAX_UNIX_MS
-from accounting.store.models import AllocationReport, NodeState, PolicyVersion, PresenceReport, UsageFact
-from accounting.store.versions import Known, is_live
+from accounting.store.models import AllocationReport, NodeState, PresenceReport, UsageFact
 from contract.facts import AllocationFact, Fact, NodeStateFact, PresenceFact
 from contract.ids import ClusterCode, DeviceKey, DeviceUuid, NodeUid, SliceKey
-
-FOREVER_MS = MAX_UNIX_MS - 1
-"""Later than any instant of ours: where an open-ended validity ends."""
 
 _IDS_PER_QUERY = 500
 
@@ -91,9 +86,9 @@ def read_card(session: Session, key: DeviceKey, window: Interval, *, as_of_ms: i
     """Read and merge the facts of one device for a window (Unix milliseconds)."""
     reach = (window[0] - BRIDGE_MS, window[1] + BRIDGE_MS)
     allocations = _allocations(session, key, reach, grace_ms)
-    presence = list(_facts(session, kinds.PRESENCE, *_of_device(PresenceReport, key)))
+    presence = list(read_facts(session, kinds.PRESENCE, *_of_device(PresenceReport, key)))
     states = list(
-        _facts(
+        read_facts(
             session, kinds.NODE_STATE, NodeState.cluster == key.cluster, NodeState.node_uid == key.node_uid
         )
     )
@@ -114,18 +109,6 @@ def read_card(session: Session, key: DeviceKey, window: Interval, *, as_of_ms: i
         holds=[_hold(one, down_use.get(slice_key, ())) for slice_key, one in sorted(slices.items())],
         unsettled=_unsettled(slices.values(), presence, states, as_of_ms=as_of_ms, grace_ms=grace_ms),
     )
-
-
-def share_policies(session: Session, known: Known | None = None) -> list[PolicySpan]:
-    """The share policies in force, by validity: now, or as far as was `known`."""
-    live = select(PolicyVersion).where(PolicyVersion.kind == "share", is_live(PolicyVersion, known))
-    known: dict[str, Policy] = {policy: policy for policy in POLICIES}
-    return [
-        PolicySpan(
-            row.valid_from_ms, FOREVER_MS if row.valid_to_ms is None else row.valid_to_ms, known[row.value]
-        )
-        for row in session.scalars(live.order_by(PolicyVersion.valid_from_ms))
-    ]
 
 
 def devices_held_or_present(session: Session, window: Interval, *, grace_ms: int) -> list[DeviceKey]:
@@ -167,7 +150,8 @@ def _held_in(window: Interval, grace_ms: int) -> tuple[ColumnElement[bool], ...]
     )
 
 
-def _facts(session: Session, kind: FactKind[SomeFact], *where: ColumnElement[bool]) -> Iterable[SomeFact]:
+def read_facts(session: Session, kind: FactKind[SomeFact], *where: ColumnElement[bool]) -> Iterable[SomeFact]:
+    """Stored facts of a kind, as they were sent."""
     names = [column.name for column in kind.table.columns]
     rows = session.execute(select(kind.table).where(*where))
     return (kind.fact_of(dict(zip(names, row, strict=True))) for row in rows)
@@ -183,7 +167,7 @@ def _allocations(session: Session, key: DeviceKey, reach: Interval, grace_ms: in
     reports: dict[SliceKey, list[AllocationFact]] = defaultdict(list)
     for ids in _chunks(touched):
         where = (AllocationReport.cluster == key.cluster, AllocationReport.allocation_id.in_(ids))
-        for fact in _facts(session, kinds.ALLOCATION, *where):
+        for fact in read_facts(session, kinds.ALLOCATION, *where):
             reports[fact.slice_key].append(fact)
     merged = (merge_allocation(facts) for facts in reports.values())
     # A slice whose witnesses name different nodes is held where the earliest confirmation saw it.
@@ -209,11 +193,11 @@ def _use(
         select(UsageFact.from_ms, UsageFact.to_ms).where(*where, UsageFact.covered_ms > 0)
     )
     worked: dict[tuple[SliceKey, int], None] = {}
-    for fact in _facts(session, kinds.SLICE_USAGE, *where, UsageFact.sm_down_ppm_ms > 0):
+    for fact in read_facts(session, kinds.SLICE_USAGE, *where, UsageFact.sm_down_ppm_ms > 0):
         worked[fact.slice_key, fact.hour_ms] = None
     down_use: dict[SliceKey, tuple[Interval, ...]] = {}
     for slice_key, hour_ms in sorted(worked):
-        of_hour = _facts(
+        of_hour = read_facts(
             session,
             kinds.SLICE_USAGE,
             UsageFact.cluster == key.cluster,

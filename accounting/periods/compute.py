@@ -13,16 +13,22 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from accounting.ledger.calendar import day_bounds_ms, midnights_ms
+from accounting.ledger.energy import EnergyHour
 from accounting.ledger.intervals import Interval
-from accounting.ledger.pricing import EVERY_MODEL, Price, edges
-from accounting.ledger.sweep import PolicySpan
-from accounting.periods.card import Card, read_card, share_policies
-from accounting.periods.lines import Account, Books, Hour, Line, Lines, device_hours
+from accounting.ledger.policies import Policies
+from accounting.ledger.pricing import EVERY_MODEL, SKU_ENERGY, Price, edges
+from accounting.periods.card import Card, read_card
+from accounting.periods.energy import EnergyBooks, read_energy
+from accounting.periods.lines import Hour, Line, Lines, device_hours
+from accounting.periods.tariff import Account, Books
 from accounting.prices.book import DEFAULT_BOOK, live_prices
+from accounting.prices.discounts import live_discounts
+from accounting.prices.policies import live_policies
 from accounting.store.models import BillingAccount, Cluster
 from accounting.store.versions import Known
+from accounting.tenants.tree import IDLE_PATH, SHARED_PATH, leaf_path
 from contract.ids import DeviceKey
-from contract.units import MS_PER_HOUR
+from contract.units import MS_PER_HOUR, hour_start_ms
 
 MS_PER_DAY = 24 * MS_PER_HOUR
 
@@ -33,7 +39,7 @@ class Rulebook:
 
     books: Mapping[str, Books]
     """By cluster code."""
-    policies: Sequence[PolicySpan]
+    policies: Policies
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +51,8 @@ class Computed:
     days: Mapping[str, Interval]
     """By account: the whole local days that the lines cover."""
     hours: Mapping[int, Hour]
+    energy: Mapping[int, EnergyHour]
+    """Hours whose energy was reported."""
     lines: Sequence[Line]
 
 
@@ -59,12 +67,15 @@ def read_rulebook(session: Session, known: Known | None = None) -> Rulebook:
         row.code: Account(row.code, row.currency, row.time_zone)
         for row in session.scalars(select(BillingAccount))
     }
-    prices = live_prices(session, known)
+    prices, discounts = live_prices(session, known), live_discounts(session, known)
+    policies = live_policies(session, known)
     books = {
-        row.code: Books(accounts[row.account], accounts[row.platform_account], prices, DEFAULT_BOOK)
+        row.code: Books(
+            accounts[row.account], accounts[row.platform_account], prices, DEFAULT_BOOK, discounts, policies
+        )
         for row in session.scalars(select(Cluster))
     }
-    return Rulebook(books, share_policies(session, known))
+    return Rulebook(books, policies)
 
 
 def runs_of_days(days: Sequence[int]) -> list[Interval]:
@@ -78,20 +89,26 @@ def runs_of_days(days: Sequence[int]) -> list[Interval]:
     return runs
 
 
-def cuts_of(books: Books, models: set[str], window: Interval) -> set[int]:
-    """Where the sweep of a card is cut besides its own events and full hours."""
+def cuts_of(books: Books, card: Card, window: Interval) -> list[int]:
+    """Where the time of a card is cut besides its own events and full hours: in order."""
     cuts = {
         midnight
         for account in (books.account, books.platform)
         for midnight in midnights_ms(*window, account.time_zone)
     }
-    return cuts | edges(price for price in books.prices if _concerns(price, books, models))
+    models = {span.model for span in card.spans}
+    cuts |= edges(price for price in books.prices if _concerns(price, books, models))
+    keys = {one.allocation.tenant_key for one in card.slices.values()}
+    paths = {IDLE_PATH, SHARED_PATH, *(leaf_path(books.account.code, key) for key in keys)}
+    cuts |= edges(one for one in books.discounts if any(map(one.concerns, paths)))
+    cuts |= books.policies.edges(("share", "energy", "unallocated"))
+    return sorted(cut for cut in cuts if window[0] < cut < window[1])
 
 
 def _concerns(price: Price, books: Books, models: set[str]) -> bool:
     """Whether a price can hold for a card, so that one of another model or currency cuts nothing."""
     currencies = {books.account.currency, books.platform.currency}
-    is_for_model = price.model == EVERY_MODEL or price.model in models
+    is_for_model = price.model == EVERY_MODEL or price.model in models or price.sku == SKU_ENERGY
     return price.book == books.book and price.currency in currencies and is_for_model
 
 
@@ -107,20 +124,23 @@ def compute(
         )
         for account in (books.account, books.platform)
     }
+    # Whole hours, since energy is told by the hour; what lies outside the days falls out below.
     window = (
-        min(run[0], *(start for start, _ in days.values())),
-        max(run[1], *(end for _, end in days.values())),
+        hour_start_ms(min(run[0], *(start for start, _ in days.values()))),
+        -hour_start_ms(-max(run[1], *(end for _, end in days.values()))),
     )
     card = read_card(session, key, window, as_of_ms=as_of_ms, grace_ms=grace_ms)
-    cuts = cuts_of(books, {span.model for span in card.spans}, window)
-    segments = card.sweep(window, cuts=cuts, policies=rulebook.policies)
+    cuts = cuts_of(books, card, window)
+    segments = card.sweep(window, cuts=cuts, policies=rulebook.policies.share_spans())
     lines = Lines(card, books)
     lines.add(segments)
+    energy = EnergyBooks(lines, cuts).add(segments, read_energy(session, key, window))
     return Computed(
         card=card,
         run=run,
         days=days,
         hours=device_hours([segment for segment in segments if run[0] <= segment.from_ms < run[1]]),
+        energy={hour_ms: hour for hour_ms, hour in energy.items() if run[0] <= hour_ms < run[1]},
         lines=[
             line
             for line_key, line in sorted(lines.lines.items(), key=lambda item: item[0])

@@ -7,39 +7,60 @@ Source: `reference/ledger.md §7` (grain of a line).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from accounting.ledger.calendar import day_bounds_ms
-from accounting.ledger.pricing import SKU_IDLE, SKU_SLICE, Price, resolve, resolve_idle
-from accounting.ledger.rounding import amount_of
+from accounting.ledger.policies import PolicyRule
+from accounting.ledger.pricing import SKU_ENERGY, SKU_IDLE, SKU_SLICE, Discount, Price
+from accounting.ledger.rounding import MJ, PPM_MS, amount_of
 from accounting.ledger.sweep import Part, Segment
 from accounting.periods.card import Card, HeldSlice
+from accounting.periods.tariff import Account, Books, Tariff
+from accounting.tenants.tree import IDLE_PATH, leaf_path
 from contract.units import MS_PER_HOUR, hour_start_ms
 
-LineKind = Literal["usage", "idle"]
+LineKind: TypeAlias = Literal["usage", "energy", "idle", "unallocated"]
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
-    """What rating needs of a billing account."""
-
-    code: str
-    currency: str | None
-    """None: a showback account, stated in card-hours."""
-    time_zone: str
-
-
-@dataclass(frozen=True, slots=True)
-class Books:
-    """Who pays for a cluster, at which prices."""
+class Bearer:
+    """Who bears a line: the tenant of a key in an account, or one that the product itself defines."""
 
     account: Account
-    platform: Account
-    prices: Sequence[Price]
-    book: str
+    path: str
+    tenant_key: str | None
+    """None: built in."""
+
+    @classmethod
+    def tenant(cls, account: Account, tenant_key: str) -> Bearer:
+        """The tenant that a key means."""
+        return cls(account, leaf_path(account.code, tenant_key), tenant_key)
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """What a line is about: a slice, a container without one, or (the last three empty) a whole card."""
+
+    key: str
+    node: str
+    namespace: str = ""
+    pod: str = ""
+    container: str = ""
+
+    @classmethod
+    def of_slice(cls, one: HeldSlice) -> Resource:
+        """A slice."""
+        allocation = one.allocation
+        return cls(
+            str(one.allocation_id),
+            allocation.node,
+            allocation.namespace,
+            allocation.pod,
+            allocation.slice_key.container,
+        )
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -48,12 +69,18 @@ class LineKey:
 
     account: str
     kind: LineKind
+    sku: str
     resource_key: str
-    tenant_key: str
+    tenant: str
+    """The path."""
     day_ms: int
     model: str
     price_id: int
     """0: no price."""
+    policy_id: int
+    """0: the default of the policy."""
+    discount_id: int
+    """0: no discount."""
 
 
 @dataclass(slots=True)
@@ -61,29 +88,34 @@ class Line:
     """A line as it grows over its segments."""
 
     key: LineKey
+    bearer: Bearer
+    resource: Resource
     charge_from_ms: int
     charge_to_ms: int
-    day_to_ms: int
     price: Price | None
-    currency: str | None
-    slice: HeldSlice | None
-    """None on a line of idle capacity."""
-    own_ppm_ms: int = 0
-    quantity_ppm_ms: int = 0
+    discount: Discount | None
+    own_quantity: int = 0
+    quantity: int = 0
     held_not_running_ppm_ms: int = 0
     degraded_ppm_ms: int = 0
 
     @property
-    def sku(self) -> str:
-        """What is sold."""
-        return SKU_SLICE if self.slice is not None else SKU_IDLE
+    def unit(self) -> str:
+        """Of the quantities."""
+        return MJ if self.key.sku == SKU_ENERGY else PPM_MS
+
+    @property
+    def currency(self) -> str | None:
+        """Of the account."""
+        return self.bearer.account.currency
 
     @property
     def amount(self) -> Decimal | None:
         """The exact amount; None where nothing is priced."""
         if self.price is None or self.currency is None:
             return None
-        return amount_of(self.quantity_ppm_ms, self.price.unit_price)
+        percent = None if self.discount is None else self.discount.percent
+        return amount_of(self.quantity, self.price.unit_price, unit=self.unit, percent=percent)
 
 
 @dataclass(slots=True)
@@ -111,75 +143,102 @@ class _Days:
         return self.bounds
 
 
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What one stretch adds to a line; it crosses no local midnight and no change of price or policy."""
+
+    kind: LineKind
+    sku: str
+    bearer: Bearer
+    resource: Resource
+    model: str
+    from_ms: int
+    to_ms: int
+    policy: PolicyRule | None
+
+
 @dataclass(slots=True)
 class Lines:
-    """Adds a card's segments up to lines."""
+    """Adds what happened on a card up to lines."""
 
     card: Card
     books: Books
     lines: dict[LineKey, Line] = field(default_factory=dict)
+    tariff: Tariff = field(init=False)
+    _days: dict[str, _Days] = field(default_factory=dict)
+    _slices: dict[object, tuple[Bearer, Resource]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.tariff = Tariff(self.books)
+
+    @property
+    def card_resource(self) -> Resource:
+        """The card itself."""
+        return Resource(card_resource_key(self.card), self.card.node)
 
     def add(self, segments: Sequence[Segment]) -> None:
-        """Add segments; they never cross a local midnight or a change of price."""
-        account_days = _Days(self.books.account.time_zone)
-        platform_days = _Days(self.books.platform.time_zone)
-        find_slice, find_idle = _resolvers(self.books)
+        """Add the card time of segments."""
+        idle = Bearer(self.books.platform, IDLE_PATH, None)
         for segment in segments:
-            if segment.parts:
-                day = account_days.of(segment.from_ms)
-                price = find_slice(segment.model, segment.from_ms)
-                for part in segment.parts:
-                    self._charge(segment, part, day, price)
+            policy = self.tariff.policy("share", segment.from_ms)
+            for part in segment.parts:
+                self._charge(segment, part, policy)
             if segment.idle_ppm_ms:
-                price = find_idle(segment.model, segment.from_ms)
-                self._leave_idle(segment, platform_days.of(segment.from_ms), price)
+                line = self.line(
+                    Entry(
+                        "idle",
+                        SKU_IDLE,
+                        idle,
+                        self.card_resource,
+                        segment.model,
+                        segment.from_ms,
+                        segment.to_ms,
+                        policy,
+                    )
+                )
+                line.own_quantity += segment.idle_ppm_ms
+                line.quantity += segment.idle_ppm_ms
 
-    def _charge(self, segment: Segment, part: Part, day: tuple[int, int], price: Price | None) -> None:
+    def _charge(self, segment: Segment, part: Part, policy: PolicyRule | None) -> None:
         one = self.card.slices[part.slice_key]
-        key = LineKey(
-            self.books.account.code,
-            "usage",
-            str(one.allocation_id),
-            one.allocation.tenant_key,
-            day[0],
-            segment.model,
-            0 if price is None else price.id,
-        )
-        line = self._line(key, segment, day, price, one)
-        line.own_ppm_ms += part.own_ppm_ms
-        line.quantity_ppm_ms += part.charged_ppm_ms
+        known = self._slices.get(part.slice_key)
+        if known is None:
+            known = (Bearer.tenant(self.books.account, one.allocation.tenant_key), Resource.of_slice(one))
+            self._slices[part.slice_key] = known
+        when = (segment.from_ms, segment.to_ms)
+        line = self.line(Entry("usage", SKU_SLICE, *known, segment.model, *when, policy))
+        line.own_quantity += part.own_ppm_ms
+        line.quantity += part.charged_ppm_ms
         line.held_not_running_ppm_ms += _not_running(one, segment, part.charged_ppm_ms)
         line.degraded_ppm_ms += part.charged_ppm_ms if part.is_degraded else 0
 
-    def _leave_idle(self, segment: Segment, day: tuple[int, int], price: Price | None) -> None:
+    def line(self, entry: Entry) -> Line:
+        """The line that an entry belongs to, reaching over it from now on."""
+        account = entry.bearer.account
+        at_ms = entry.from_ms
+        price = self.tariff.price(account, entry.sku, entry.model, at_ms)
+        discount = None if price is None else self.tariff.discount(entry.bearer.path, at_ms)
+        days = self._days.get(account.time_zone)
+        if days is None:
+            days = self._days[account.time_zone] = _Days(account.time_zone)
         key = LineKey(
-            self.books.platform.code,
-            "idle",
-            card_resource_key(self.card),
-            "",
-            day[0],
-            segment.model,
+            account.code,
+            entry.kind,
+            entry.sku,
+            entry.resource.key,
+            entry.bearer.path,
+            days.of(at_ms)[0],
+            entry.model,
             0 if price is None else price.id,
+            0 if entry.policy is None else entry.policy.id,
+            0 if discount is None else discount.id,
         )
-        line = self._line(key, segment, day, price, None)
-        line.own_ppm_ms += segment.idle_ppm_ms
-        line.quantity_ppm_ms += segment.idle_ppm_ms
-
-    def _line(
-        self,
-        key: LineKey,
-        segment: Segment,
-        day: tuple[int, int],
-        price: Price | None,
-        one: HeldSlice | None,
-    ) -> Line:
         line = self.lines.get(key)
         if line is None:
-            currency = (self.books.platform if one is None else self.books.account).currency
-            line = Line(key, segment.from_ms, segment.to_ms, day[1], price, currency, one)
+            line = Line(key, entry.bearer, entry.resource, at_ms, entry.to_ms, price, discount)
             self.lines[key] = line
-        line.charge_from_ms = min(line.charge_from_ms, segment.from_ms)
-        line.charge_to_ms = max(line.charge_to_ms, segment.to_ms)
+        line.charge_from_ms = min(line.charge_from_ms, at_ms)
+        line.charge_to_ms = max(line.charge_to_ms, entry.to_ms)
         return line
 
 
@@ -194,27 +253,6 @@ def _not_running(one: HeldSlice, segment: Segment, charged_ppm_ms: int) -> int:
 def card_resource_key(card: Card) -> str:
     """How a line names a whole card."""
     return "/".join((card.key.cluster, card.key.node_uid, card.key.device_uuid))
-
-
-Resolver = Callable[[str, int], Price | None]
-
-
-def _resolvers(books: Books) -> tuple[Resolver, Resolver]:
-    def of_slice(model: str, at_ms: int) -> Price | None:
-        currency = books.account.currency
-        if currency is None:
-            return None
-        return resolve(
-            books.prices, book=books.book, sku=SKU_SLICE, model=model, currency=currency, at_ms=at_ms
-        )
-
-    def of_idle(model: str, at_ms: int) -> Price | None:
-        currency = books.platform.currency
-        if currency is None:
-            return None
-        return resolve_idle(books.prices, book=books.book, model=model, currency=currency, at_ms=at_ms)
-
-    return of_slice, of_idle
 
 
 def device_hours(segments: Sequence[Segment]) -> dict[int, Hour]:

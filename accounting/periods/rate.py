@@ -22,6 +22,7 @@ from accounting.store.database import Database
 from accounting.store.models import (
     BillingAccount,
     BillingPeriod,
+    DeviceEnergy,
     DeviceHour,
     IngestCounter,
     LateDay,
@@ -36,7 +37,6 @@ RATED = 0
 """On a mark: rated as of `rating_state`, but time alone will change it. Any larger number: due."""
 
 DUE = 1
-UNIT = "ppm_ms"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +105,7 @@ def _rate_card(session: Session, key: DeviceKey, *, as_of_ms: int, grace_ms: int
     for run in runs:
         computed = compute(session, key, run, rulebook, as_of_ms=as_of_ms, grace_ms=grace_ms)
         _replace_hours(session, computed)
+        _replace_energy(session, computed)
         _replace_lines(session, computed, rulebook, tenants, periods)
         rated.append(computed)
     _settle_marks(session, key, rated)
@@ -150,6 +151,37 @@ def _replace_hours(session: Session, computed: Computed) -> None:
         session.execute(insert(DeviceHour), rows)
 
 
+def _replace_energy(session: Session, computed: Computed) -> None:
+    key, (from_ms, to_ms) = computed.card.key, computed.run
+    session.execute(
+        delete(DeviceEnergy).where(
+            DeviceEnergy.cluster == key.cluster,
+            DeviceEnergy.node_uid == key.node_uid,
+            DeviceEnergy.device_uuid == key.device_uuid,
+            DeviceEnergy.hour_ms >= from_ms,
+            DeviceEnergy.hour_ms < to_ms,
+        )
+    )
+    rows = [
+        {
+            "cluster": key.cluster,
+            "hour_ms": hour_ms,
+            "node_uid": key.node_uid,
+            "device_uuid": key.device_uuid,
+            "energy_mj": hour.energy_mj,
+            "active_mj": hour.of("active"),
+            "unallocated_mj": hour.of("unallocated"),
+            "unattributed_mj": hour.of("unattributed"),
+            "idle_mj": hour.of("idle_held", "idle_free"),
+            "idle_held_mj": hour.of("idle_held"),
+            "residual_mj": hour.residual_mj,
+        }
+        for hour_ms, hour in computed.energy.items()
+    ]
+    if rows:
+        session.execute(insert(DeviceEnergy), rows)
+
+
 def _replace_lines(
     session: Session, computed: Computed, rulebook: Rulebook, tenants: TenantTree, periods: Periods
 ) -> None:
@@ -159,14 +191,10 @@ def _replace_lines(
         _delete_lines(session, computed.card.key, account.code, computed.days[account.code])
     rows = []
     for line in computed.lines:
-        account = books.platform if line.slice is None else books.account
+        account = line.bearer.account
         period = periods.at(account.code, account.time_zone, line.key.day_ms)
         if period.state == OPEN:
-            tenant_id = (
-                tenants.idle(account.code)
-                if line.slice is None
-                else tenants.leaf(account.code, line.slice.allocation.tenant_key)
-            )
+            tenant_id = tenants.bearer(account.code, line.key.tenant, line.bearer.tenant_key)
             rows.append(row_of(line, computed, period_id=period.id, tenant_id=tenant_id))
     if rows:
         session.execute(insert(LedgerLine), rows)
@@ -191,34 +219,35 @@ def _delete_lines(session: Session, key: DeviceKey, account: str, days: Interval
 def row_of(line: Line, computed: Computed, *, period_id: int, tenant_id: int) -> dict[str, Any]:
     """A line as the values of its row."""
     key = computed.card.key
-    allocation = None if line.slice is None else line.slice.allocation
     return {
         "account": line.key.account,
         "period_id": period_id,
         "tenant_id": tenant_id,
         "kind": line.key.kind,
-        "sku": line.sku,
+        "sku": line.key.sku,
         "resource_key": line.key.resource_key,
         "day_ms": line.key.day_ms,
         "charge_from_ms": line.charge_from_ms,
         "charge_to_ms": line.charge_to_ms,
         "cluster": key.cluster,
         "node_uid": key.node_uid,
-        "node": computed.card.node if allocation is None else allocation.node,
+        "node": line.resource.node,
         "device_uuid": key.device_uuid,
         "model": line.key.model,
-        "namespace": "" if allocation is None else allocation.namespace,
-        "pod": "" if allocation is None else allocation.pod,
-        "container": "" if allocation is None else allocation.slice_key.container,
-        "own_quantity": line.own_ppm_ms,
-        "quantity": line.quantity_ppm_ms,
+        "namespace": line.resource.namespace,
+        "pod": line.resource.pod,
+        "container": line.resource.container,
+        "own_quantity": line.own_quantity,
+        "quantity": line.quantity,
         "held_not_running_quantity": line.held_not_running_ppm_ms,
         "degraded_quantity": line.degraded_ppm_ms,
-        "unit": UNIT,
+        "unit": line.unit,
         "currency": line.currency,
-        "price_version_id": None if line.price is None else line.price.id,
-        "policy_version_id": None,
+        "price_version_id": line.key.price_id or None,
+        "policy_version_id": line.key.policy_id or None,
         "unit_price": None if line.price is None else line.price.unit_price,
+        "discount_version_id": line.key.discount_id or None,
+        "discount_percent": None if line.discount is None else line.discount.percent,
         "amount": line.amount,
         "revision": 0,
     }

@@ -18,22 +18,22 @@ from sqlalchemy.orm import Session
 from accounting.access.viewer import COMMAND_LINE
 from accounting.ledger.calendar import Month, at_text, day_bounds_ms, month_bounds_ms
 from accounting.ledger.intervals import Interval, overlaps
+from accounting.ledger.policies import FOREVER_MS
 from accounting.ledger.rounding import amount_of, exact_sum, to_currency
-from accounting.periods.card import FOREVER_MS, devices_held_or_present
+from accounting.periods.card import devices_held_or_present
 from accounting.periods.compute import MS_PER_DAY, Computed, Rulebook, compute, read_rulebook
 from accounting.periods.lines import Line
 from accounting.periods.rate import RATED
 from accounting.periods.statement import rated_as_of_ms, rated_grace_ms, state_statement
 from accounting.store.models import (
     BillingAccount,
-    Cluster,
     DeviceHour,
     LedgerLine,
     PriceVersion,
     RatingMark,
     Tenant,
+    TenantDiscount,
 )
-from accounting.tenants.tree import IDLE_PATH, leaf_path
 from contract.ids import ClusterCode, DeviceKey, DeviceUuid, NodeUid
 
 Check: TypeAlias = Literal[
@@ -154,12 +154,18 @@ def _hours_close(hours: Sequence[DeviceHour]) -> Iterator[Finding]:
 
 
 def _amounts(session: Session, lines: Sequence[LedgerLine]) -> Iterator[Finding]:
-    """Each amount is its quantity at the price of the version that it names."""
+    """Each amount is its quantity at the price and less the discount of the versions that it names."""
     versions = {row.id: row.unit_price for row in session.scalars(select(PriceVersion))}
+    discounts = {row.id: row.percent for row in session.scalars(select(TenantDiscount))}
     for line in lines:
         wanted: Decimal | None = None
         if line.price_version_id is not None and line.currency is not None:
-            wanted = amount_of(line.quantity, versions[line.price_version_id])
+            wanted = amount_of(
+                line.quantity,
+                versions[line.price_version_id],
+                unit=line.unit,
+                percent=None if line.discount_version_id is None else discounts[line.discount_version_id],
+            )
         if line.amount != wanted:
             yield Finding(
                 "line_amount",
@@ -218,7 +224,6 @@ class _Recomputation:
         """Differences on cards and days that are not due."""
         rulebook = read_rulebook(self.session)
         due = _due(self.session, (self.whole[0] - MS_PER_DAY, self.whole[1] + MS_PER_DAY))
-        cluster_accounts = {row.code: row.account for row in self.session.scalars(select(Cluster))}
         for key in self._cards():
             today_ms = self.as_of_ms - self.as_of_ms % MS_PER_DAY
             run = (self.whole[0], min(self.whole[1], today_ms + MS_PER_DAY))
@@ -230,7 +235,7 @@ class _Recomputation:
             due_days = [day_ms for marked, day_ms in due if marked == key]
             self.days += (run[1] - run[0]) // MS_PER_DAY - len(due_days)
             yield from self._hours(computed, due_days)
-            yield from self._line_findings(computed, due_days, cluster_accounts[key.cluster], rulebook)
+            yield from self._line_findings(computed, due_days, rulebook)
 
     def _cards(self) -> list[DeviceKey]:
         known = set(devices_held_or_present(self.session, self.whole, grace_ms=self.grace_ms))
@@ -260,7 +265,7 @@ class _Recomputation:
                 )
 
     def _line_findings(
-        self, computed: Computed, due_days: Sequence[int], account: str, rulebook: Rulebook
+        self, computed: Computed, due_days: Sequence[int], rulebook: Rulebook
     ) -> Iterator[Finding]:
         key = computed.card.key
         paths = {tenant.id: tenant.path for tenant in self.session.scalars(select(Tenant))}
@@ -270,9 +275,7 @@ class _Recomputation:
             if _device(line.cluster, line.node_uid, line.device_uuid) == key
         }
         again = {
-            _computed_key(line, account): _computed_values(line)
-            for line in computed.lines
-            if self._is_of_period(line)
+            _computed_key(line): _computed_values(line) for line in computed.lines if self._is_of_period(line)
         }
         books = rulebook.books[key.cluster]
         zones = {one.code: one.time_zone for one in (books.account, books.platform)}
@@ -300,6 +303,7 @@ class _LineKey:
     account: str
     tenant: str
     kind: str
+    sku: str
     resource_key: str
     day_ms: int
     charge_from_ms: int
@@ -308,23 +312,28 @@ class _LineKey:
 @dataclass(frozen=True, slots=True)
 class _LineValues:
     charge_to_ms: int
-    own_ppm_ms: int
-    quantity_ppm_ms: int
+    own_quantity: int
+    quantity: int
     held_not_running_ppm_ms: int
     degraded_ppm_ms: int
     price_version: int | None
+    policy_version: int | None
+    discount_version: int | None
     amount: Decimal | None
 
 
 def _stored_key(line: LedgerLine, paths: dict[int, str]) -> _LineKey:
     tenant = paths[line.tenant_id]
-    return _LineKey(line.account, tenant, line.kind, line.resource_key, line.day_ms, line.charge_from_ms)
+    return _LineKey(
+        line.account, tenant, line.kind, line.sku, line.resource_key, line.day_ms, line.charge_from_ms
+    )
 
 
-def _computed_key(line: Line, account: str) -> _LineKey:
-    tenant = IDLE_PATH if line.slice is None else leaf_path(account, line.slice.allocation.tenant_key)
+def _computed_key(line: Line) -> _LineKey:
     key = line.key
-    return _LineKey(key.account, tenant, key.kind, key.resource_key, key.day_ms, line.charge_from_ms)
+    return _LineKey(
+        key.account, key.tenant, key.kind, key.sku, key.resource_key, key.day_ms, line.charge_from_ms
+    )
 
 
 def _stored_values(line: LedgerLine) -> _LineValues:
@@ -335,6 +344,8 @@ def _stored_values(line: LedgerLine) -> _LineValues:
         line.held_not_running_quantity,
         line.degraded_quantity,
         line.price_version_id,
+        line.policy_version_id,
+        line.discount_version_id,
         line.amount,
     )
 
@@ -342,10 +353,12 @@ def _stored_values(line: LedgerLine) -> _LineValues:
 def _computed_values(line: Line) -> _LineValues:
     return _LineValues(
         line.charge_to_ms,
-        line.own_ppm_ms,
-        line.quantity_ppm_ms,
+        line.own_quantity,
+        line.quantity,
         line.held_not_running_ppm_ms,
         line.degraded_ppm_ms,
-        None if line.price is None else line.price.id,
+        line.key.price_id or None,
+        line.key.policy_id or None,
+        line.key.discount_id or None,
         line.amount,
     )

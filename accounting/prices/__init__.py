@@ -1,1 +1,1 @@
-"""Price books and versions, by validity, SKU and GPU model."""
+"""What holds from when to when: price books, tenants' discounts, policies."""

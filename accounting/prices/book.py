@@ -14,21 +14,17 @@ from sqlalchemy.orm import Session
 
 from accounting.access.audit import record
 from accounting.access.viewer import Viewer
-from accounting.errors import ConflictError, InvalidError
+from accounting.errors import InvalidError
 from accounting.ledger.calendar import at_text
-from accounting.ledger.pricing import EVERY_MODEL, SKU_IDLE, SKU_SLICE, Price, plain_model
-from accounting.store.models import DeviceHour, PriceBook, PriceVersion, RatingMark
+from accounting.ledger.pricing import EVERY_MODEL, UNITS, Price, plain_model
+from accounting.prices.versioning import Recording, Validity, make_room, mark_rated_days
+from accounting.store.models import PriceBook, PriceVersion
 from accounting.store.versions import Known, is_live
-from contract.units import MS_PER_HOUR
 
 DEFAULT_BOOK = "list"
-UNIT = "card-hour"
-SKUS = (SKU_SLICE, SKU_IDLE)
+SKUS = tuple(UNITS)
 
 MAX_PRICE = Decimal(10) ** 9
-_MS_PER_DAY = 24 * MS_PER_HOUR
-_MARKED_BY_PRICE = 1
-"""Any number above 0 says that the day must be rated again."""
 
 
 def parse_unit_price(text: str) -> Decimal:
@@ -107,10 +103,10 @@ def set_price(
 
     Args:
         session: A writing transaction.
-        sku: `gpu-slice` or `gpu-idle`.
+        sku: One of `SKUS`.
         model: A GPU model as registered; empty for every model.
         currency: ISO 4217.
-        unit_price: Per card-hour.
+        unit_price: Per card-hour, or per kWh of energy.
         valid_from_ms: The first instant of use that it holds for.
         by: Who sets it.
         now_ms: The clock.
@@ -123,111 +119,49 @@ def set_price(
         ConflictError: It overlaps a live version of another validity.
     """
     if sku not in SKUS:
-        raise InvalidError(f'SKU "{sku}" is unknown; there are {" and ".join(SKUS)}')
-    if valid_to_ms is not None and valid_to_ms <= valid_from_ms:
-        raise InvalidError(f"a price from {at_text(valid_from_ms)} cannot end at {at_text(valid_to_ms)}")
+        raise InvalidError(f'SKU "{sku}" is unknown; there are {", ".join(SKUS)}')
     model = plain_model(model)
-    wanted = Price(0, book, sku, model, currency, unit_price, valid_from_ms, valid_to_ms)
-    supersedes_id = _make_room(session, wanted, reason, by, now_ms)
-    if session.get(PriceBook, book) is None:
-        session.add(PriceBook(code=book, created_at_ms=now_ms))
-        session.flush()
+    validity = Validity(valid_from_ms, valid_to_ms)
+    validity.require("a price")
+    same = (
+        PriceVersion.book == book,
+        PriceVersion.sku == sku,
+        PriceVersion.model == model,
+        PriceVersion.currency == currency,
+    )
+    recording = Recording(by, now_ms, reason)
+    room = make_room(session, PriceVersion, same, validity, recording, described=_described)
+    ensure_book(session, book, now_ms=now_ms)
     version = PriceVersion(
         book=book,
         sku=sku,
         model=model,
         currency=currency,
-        unit=UNIT,
+        unit=UNITS[sku],
         unit_price=unit_price,
         valid_from_ms=valid_from_ms,
         valid_to_ms=valid_to_ms,
         recorded_at_ms=now_ms,
         recorded_by=by.name,
-        supersedes_id=supersedes_id,
+        supersedes_id=room.supersedes_id,
         reason=reason,
     )
     session.add(version)
     session.flush()
-    _mark_days(session, wanted)
+    mark_rated_days(session, room.from_ms, valid_to_ms, model=None if model == EVERY_MODEL else model)
     after = {"unit_price": format(unit_price, "f"), "valid_from": at_text(valid_from_ms), "reason": reason}
     what = "/".join([book, sku, model or "*", currency])
     record(session, at_ms=now_ms, by=by, action="price set", what=what, after=after)
     return version
 
 
-def _make_room(session: Session, wanted: Price, reason: str | None, by: Viewer, now_ms: int) -> int | None:
-    """Supersede what stands in the way; returns the version of the same validity, if there was one.
-
-    An open-ended price ends where a later one begins: its successor says the same, up to there.
-    """
-    overlapping = [price for price in live_prices(session) if price.overlaps(wanted)]
-    if not overlapping:
-        return None
-    row = session.get_one(PriceVersion, overlapping[0].id)
-    if len(overlapping) == 1 and (row.valid_from_ms, row.valid_to_ms) == (
-        wanted.valid_from_ms,
-        wanted.valid_to_ms,
-    ):
-        if not reason:
-            raise InvalidError(f"{_described(row)} already; to supersede it say why with --reason")
-        row.superseded_at_ms = now_ms
+def ensure_book(session: Session, code: str, *, now_ms: int) -> None:
+    """Make a price book at its first use."""
+    if session.get(PriceBook, code) is None:
+        session.add(PriceBook(code=code, created_at_ms=now_ms))
         session.flush()
-        return row.id
-    if len(overlapping) == 1 and row.valid_to_ms is None and row.valid_from_ms < wanted.valid_from_ms:
-        row.superseded_at_ms = now_ms
-        session.flush()
-        ended = PriceVersion(
-            **{
-                name: getattr(row, name)
-                for name in ("book", "sku", "model", "currency", "unit", "unit_price")
-            },
-            valid_from_ms=row.valid_from_ms,
-            valid_to_ms=wanted.valid_from_ms,
-            recorded_at_ms=now_ms,
-            recorded_by=by.name,
-            supersedes_id=row.id,
-            reason=reason or f"another price begins on {at_text(wanted.valid_from_ms)}",
-        )
-        session.add(ended)
-        session.flush()
-        _mark_days(session, _price(ended))
-        return None
-    raise ConflictError(
-        f"{_described(row)}; versions must not overlap: supersede it over the same validity, "
-        "or begin where it ends"
-    )
 
 
 def _described(row: PriceVersion) -> str:
-    until = "" if row.valid_to_ms is None else f" to {at_text(row.valid_to_ms)}"
     what = f'{row.sku} of "{row.model or "every model"}" costs {row.unit_price:f} {row.currency}'
-    return f"{what} from {at_text(row.valid_from_ms)}{until} (version {row.id})"
-
-
-def _mark_days(session: Session, price: Price) -> None:
-    """Mark every rated day of a card of this model that the price speaks of."""
-    where = [DeviceHour.hour_ms + MS_PER_HOUR > price.valid_from_ms]
-    if price.valid_to_ms is not None:
-        where.append(DeviceHour.hour_ms < price.valid_to_ms)
-    if price.model != EVERY_MODEL:
-        where.append(DeviceHour.model == price.model)
-    columns = (DeviceHour.cluster, DeviceHour.node_uid, DeviceHour.device_uuid, DeviceHour.hour_ms)
-    days = {
-        (cluster, node_uid, device_uuid, hour_ms - hour_ms % _MS_PER_DAY)
-        for cluster, node_uid, device_uuid, hour_ms in session.execute(select(*columns).where(*where))
-    }
-    for key in sorted(days):
-        mark = session.get(RatingMark, key)
-        if mark is None:
-            cluster, node_uid, device_uuid, day_ms = key
-            session.add(
-                RatingMark(
-                    cluster=cluster,
-                    node_uid=node_uid,
-                    device_uuid=device_uuid,
-                    day_ms=day_ms,
-                    ingest_seq=_MARKED_BY_PRICE,
-                )
-            )
-        else:
-            mark.ingest_seq = max(mark.ingest_seq, _MARKED_BY_PRICE)
+    return f"{what} {Validity(row.valid_from_ms, row.valid_to_ms).text()} (version {row.id})"

@@ -127,8 +127,8 @@ class _Found:
 
 
 def _sweep(card: Card, rulebook: Rulebook) -> list[Segment]:
-    cuts = cuts_of(rulebook.books[card.key.cluster], {span.model for span in card.spans}, card.window)
-    return card.sweep(card.window, cuts=cuts, policies=rulebook.policies)
+    cuts = cuts_of(rulebook.books[card.key.cluster], card, card.window)
+    return card.sweep(card.window, cuts=cuts, policies=rulebook.policies.share_spans())
 
 
 def _slices(card: Card, segments: Iterable[Segment], account: str) -> list[_Found]:

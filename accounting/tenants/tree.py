@@ -2,7 +2,8 @@
 
 Without a rule a slice belongs to the leaf whose code is its tenant key, made at first sight under the
 account of the cluster: `ACCOUNT/KEY`. So equal keys of two accounts are two tenants, in whatever order
-their facts arrive. What the product itself defines, `platform/idle` and `unassigned`, is built in.
+their facts arrive. What the product itself defines, `platform/idle`, `platform/shared` and `unassigned`,
+is built in.
 
 Invariant: a path names one tenant for ever, and depends on nothing but account and key.
 """
@@ -19,8 +20,9 @@ from accounting.errors import InvalidError, NotFoundError
 from accounting.store.models import Tenant
 
 IDLE_PATH = "platform/idle"
+SHARED_PATH = "platform/shared"
 UNASSIGNED_PATH = "unassigned"
-BUILT_IN = frozenset({IDLE_PATH, UNASSIGNED_PATH})
+BUILT_IN = frozenset({IDLE_PATH, SHARED_PATH, UNASSIGNED_PATH})
 
 
 def leaf_path(account: str, tenant_key: str) -> str:
@@ -60,6 +62,10 @@ class TenantTree:
     def idle(self, platform_account: str) -> int:
         """The id of `platform/idle`, which bears what nobody holds."""
         return self._built_in(IDLE_PATH, platform_account)
+
+    def bearer(self, account: str, path: str, tenant_key: str | None) -> int:
+        """The id of who bears a line: the leaf of a key, or (None) a built-in path in its account."""
+        return self._built_in(path, account) if tenant_key is None else self.leaf(account, tenant_key)
 
     def _built_in(self, path: str, account: str) -> int:
         known = self._find(path)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accounting.ledger.pricing import AmbiguousPriceError, Price, edges, resolve, resolve_idle
+from accounting.ledger.pricing import AmbiguousPriceError, Price, edges, resolve, resolve_sku
 from accounting.ledger.rounding import (
     amount_of,
     card_hours,
@@ -75,7 +75,9 @@ def test_idle_takes_its_own_price_where_there_is_one() -> None:
     slices, idle = price(1, "2", 0), price(2, "0.5", 10, 20, sku="gpu-idle")
 
     def at_ms(instant: int) -> Price | None:
-        return resolve_idle([slices, idle], book="list", model="T4", currency="EUR", at_ms=instant)
+        return resolve_sku(
+            [slices, idle], book="list", sku="gpu-idle", model="T4", currency="EUR", at_ms=instant
+        )
 
     assert at_ms(5) is slices
     assert at_ms(15) is idle

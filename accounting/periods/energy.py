@@ -1,0 +1,194 @@
+"""Energy and unallocated use of a card on its ledger lines.
+
+A tenant's energy is one line a local day and card: what its slices drew at work, and the part of the
+board's idle draw that the policy gives them. What no tenant bears stays with the platform: free
+capacity's part at `platform/idle`; unattributed energy, and that of unallocated use that is only listed,
+at `platform/shared`.
+
+Invariant: where energy is on the ledger of both accounts, the lines of a card's hour add up to the
+board's counter less the residual, to the millijoule.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sqlalchemy import exists, select
+from sqlalchemy.orm import Session
+
+from accounting.facts import kinds
+from accounting.ledger.energy import CardTime, EnergyFacts, EnergyHour, Portion, pieces, split_energy
+from accounting.ledger.intervals import Interval
+from accounting.ledger.merge import take_epochs
+from accounting.ledger.policies import VALUES, PolicyRule
+from accounting.ledger.pricing import SKU_ENERGY, SKU_UNALLOCATED
+from accounting.ledger.sweep import Segment
+from accounting.periods.card import read_facts
+from accounting.periods.lines import Bearer, Entry, LineKind, Lines, Resource, card_resource_key
+from accounting.store.models import DeviceFact, UnallocatedFact, UsageFact
+from accounting.tenants.tree import IDLE_PATH, SHARED_PATH
+from contract.apportion import apportion
+from contract.facts import DeviceUsageFact, SliceUsageFact, UnallocatedUseFact
+from contract.ids import DeviceKey, SliceKey
+from contract.units import MS_PER_HOUR, PPM, hour_start_ms
+
+PRICED = "price"
+"""The policy under which a tenant pays for what it uses without an allocation."""
+
+
+def read_energy(session: Session, key: DeviceKey, window: Interval) -> dict[int, EnergyFacts]:
+    """The reports of a card by UTC hour; none where nobody reports energy or unallocated use."""
+    of_card = [
+        (
+            table.cluster == key.cluster,
+            table.node_uid == key.node_uid,
+            table.device_uuid == key.device_uuid,
+            table.hour_ms > window[0] - MS_PER_HOUR,
+            table.hour_ms < window[1],
+        )
+        for table in (DeviceFact, UsageFact, UnallocatedFact)
+    ]
+    is_metered = select(
+        exists().where(*of_card[0])
+        | exists().where(*of_card[1], UsageFact.energy_active_mj > 0)
+        | exists().where(*of_card[2])
+    )
+    if not session.scalar(is_metered):
+        return {}
+    device: dict[int, list[DeviceUsageFact]] = defaultdict(list)
+    slices: dict[int, list[SliceUsageFact]] = defaultdict(list)
+    unallocated: dict[int, list[UnallocatedUseFact]] = defaultdict(list)
+    for board in read_facts(session, kinds.DEVICE_USAGE, *of_card[0]):
+        device[board.hour_ms].append(board)
+    for use in read_facts(session, kinds.SLICE_USAGE, *of_card[1]):
+        slices[use.hour_ms].append(use)
+    for other in read_facts(session, kinds.UNALLOCATED_USE, *of_card[2]):
+        unallocated[other.hour_ms].append(other)
+    return {
+        hour_ms: EnergyFacts(device[hour_ms], slices[hour_ms], unallocated[hour_ms])
+        for hour_ms in sorted(device.keys() | slices.keys() | unallocated.keys())
+    }
+
+
+@dataclass(slots=True)
+class EnergyBooks:
+    """Puts a card's energy and priced unallocated use on its lines."""
+
+    lines: Lines
+    cuts: Sequence[int]
+    """Sorted instants that lines are cut at."""
+    _tenants: dict[SliceKey, Bearer] = field(default_factory=dict)
+
+    def add(self, segments: Sequence[Segment], facts: Mapping[int, EnergyFacts]) -> dict[int, EnergyHour]:
+        """Add the hours that were reported; returns them, closed."""
+        by_hour: dict[int, list[Segment]] = defaultdict(list)
+        for segment in segments:
+            by_hour[hour_start_ms(segment.from_ms)].append(segment)
+        grants = {hold.slice_key: hold.grant for hold in self.lines.card.holds}
+        hours = {}
+        for hour_ms, of_hour in facts.items():
+            self._name(of_hour)
+            time = CardTime(by_hour[hour_ms], grants, self.cuts, self._energy_policy)
+            hour = hours[hour_ms] = split_energy(of_hour, time)
+            for portion in hour.portions:
+                self._bear(portion)
+            self._price_unallocated(of_hour.unallocated)
+        return hours
+
+    def _energy_policy(self, at_ms: int) -> str:
+        return _value(self.lines.tariff.policy("energy", at_ms), VALUES["energy"][0])
+
+    def _is_priced(self, at_ms: int) -> bool:
+        rule = self.lines.tariff.policy("unallocated", at_ms)
+        return _value(rule, VALUES["unallocated"][0]) == PRICED
+
+    def _name(self, facts: EnergyFacts) -> None:
+        """Who the containers of an hour belong to; one whose allocation is not told yet to nobody."""
+        account, slices = self.lines.books.account, self.lines.card.slices
+        for use in facts.slices:
+            one = slices.get(use.slice_key)
+            key = "" if one is None else one.allocation.tenant_key
+            self._tenants[use.slice_key] = Bearer.tenant(account, key)
+        for other in sorted(facts.unallocated, key=lambda use: (use.from_ms, use.epoch)):
+            self._tenants[other.slice_key] = Bearer.tenant(account, other.tenant_key)
+        for slice_key, one in slices.items():
+            self._tenants[slice_key] = Bearer.tenant(account, one.allocation.tenant_key)
+
+    def _bear(self, portion: Portion) -> None:
+        platform = self.lines.books.platform
+        kind: LineKind = "energy"
+        rule = self.lines.tariff.policy("energy", portion.from_ms)
+        if portion.source == "idle_free" or portion.slice_key is None:
+            path = IDLE_PATH if portion.source == "idle_free" else SHARED_PATH
+            bearer = Bearer(platform, path, None)
+        elif portion.source != "unallocated":
+            bearer = self._tenants[portion.slice_key]
+        elif self._is_priced(portion.from_ms):
+            kind, bearer = "unallocated", self._tenants[portion.slice_key]
+            rule = self.lines.tariff.policy("unallocated", portion.from_ms)
+        else:
+            bearer = Bearer(platform, SHARED_PATH, None)
+        if not self.lines.tariff.sells_energy(bearer.account, portion.from_ms):
+            return
+        line = self.lines.line(
+            Entry(
+                kind,
+                SKU_ENERGY,
+                bearer,
+                self.lines.card_resource,
+                self._model_at(portion.from_ms),
+                portion.from_ms,
+                portion.to_ms,
+                rule,
+            )
+        )
+        line.own_quantity += portion.mj
+        line.quantity += portion.mj
+
+    def _price_unallocated(self, uses: Sequence[UnallocatedUseFact]) -> None:
+        """Card time of use without an allocation: the larger of its SM time and its memory."""
+        of_container: dict[SliceKey, list[UnallocatedUseFact]] = defaultdict(list)
+        for use in uses:
+            of_container[use.slice_key].append(use)
+        for _, known in sorted(of_container.items()):
+            for use in take_epochs(known)[0]:
+                stretches = pieces((use.from_ms, use.to_ms), self.cuts)
+                parts = apportion(self._card_time(use), [end - start for start, end in stretches])
+                for when, part in zip(stretches, parts, strict=True):
+                    self._charge_unallocated(use, when, part)
+
+    def _charge_unallocated(self, use: UnallocatedUseFact, when: Interval, ppm_ms: int) -> None:
+        if not ppm_ms or not self._is_priced(when[0]):
+            return
+        resource = Resource(
+            "/".join((card_resource_key(self.lines.card), use.pod_uid, use.container)),
+            self.lines.card.node,
+            use.namespace,
+            use.pod,
+            use.container,
+        )
+        rule = self.lines.tariff.policy("unallocated", when[0])
+        bearer = self._tenants[use.slice_key]
+        model = self._model_at(when[0])
+        line = self.lines.line(Entry("unallocated", SKU_UNALLOCATED, bearer, resource, model, *when, rule))
+        line.own_quantity += ppm_ms
+        line.quantity += ppm_ms
+
+    def _card_time(self, use: UnallocatedUseFact) -> int:
+        spans = self.lines.card.spans
+        index = max(0, bisect_right(spans, use.from_ms, key=lambda span: span.from_ms) - 1)
+        memory = use.mem_used_mib_ms * PPM // spans[index].registered_mib if spans else 0
+        return min(max(use.sm_ppm_ms, memory), (use.to_ms - use.from_ms) * PPM)
+
+    def _model_at(self, at_ms: int) -> str:
+        spans = self.lines.card.spans
+        if not spans:
+            return max((one.allocation.model for one in self.lines.card.slices.values()), default="")
+        return spans[max(0, bisect_right(spans, at_ms, key=lambda span: span.from_ms) - 1)].model
+
+
+def _value(rule: PolicyRule | None, default: str) -> str:
+    return default if rule is None else rule.value
