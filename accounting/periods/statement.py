@@ -7,21 +7,38 @@ Source: `reference/ledger.md §4` (Statement).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from uuid import UUID
 
-from sqlalchemy import Row, func, select, tuple_
+from sqlalchemy import Row, func, select, true, tuple_
 from sqlalchemy.orm import Session
 
 from accounting.access.viewer import Viewer, is_at_or_below
-from accounting.ledger.calendar import Month, day_bounds_ms, local_date, month_bounds_ms
+from accounting.errors import InvalidError
+from accounting.ledger.calendar import Month, local_date, month_bounds_ms, month_of
 from accounting.ledger.intervals import Interval
 from accounting.ledger.rounding import exact_sum, round_statement
 from accounting.periods.months import find_account, find_period, no_account
-from accounting.periods.use import SliceUses, UnallocatedUse, Use, add_uses, unallocated_uses
-from accounting.store.models import BillingAccount, Cluster, DeviceHour, LedgerLine, RatingState, Tenant
+from accounting.periods.sealed import Sealed, read_sealed
+from accounting.periods.use import (
+    SliceUses,
+    UnallocatedUse,
+    Use,
+    add_uses,
+    measured_windows,
+    unallocated_uses,
+)
+from accounting.store.models import (
+    BillingAccount,
+    BillingPeriod,
+    Cluster,
+    DeviceHour,
+    LedgerLine,
+    RatingState,
+    Tenant,
+)
 from accounting.tenants.tree import find_tenant, leaf_path
 from contract.units import PPM
 
@@ -61,6 +78,12 @@ class StatementLine:
     shown: Decimal | None
     use: Use | None
     """None: not measured."""
+    reason: str | None = None
+    """Why a correction or an adjustment was made."""
+    corrects_period: str | None = None
+    """Of a correction: the closed month that it makes right, the day there, and what kind of line."""
+    corrects_day: str | None = None
+    corrects_kind: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +169,12 @@ def rated_grace_ms(session: Session) -> int:
 
 
 def state_statement(
-    session: Session, viewer: Viewer, month: Month, tenant_name: str, *, account_code: str | None = None
+    session: Session,
+    viewer: Viewer,
+    month: Month,
+    tenant_name: str | None,
+    *,
+    account_code: str | None = None,
 ) -> Statement:
     """The statement of a tenant, and of all that lies below it, in one account.
 
@@ -154,38 +182,32 @@ def state_statement(
         session: A reading transaction.
         viewer: Who asks.
         month: The period.
-        tenant_name: A path, or a code that only one tenant has.
+        tenant_name: A path, or a code that only one tenant has; None: all tenants of the account.
         account_code: Only for a tenant that has lines in several accounts; else its own.
 
     Raises:
         NotFoundError: No such tenant or account, or none that the viewer may see.
-        InvalidError: Several tenants have the code.
+        InvalidError: Several tenants have the code, or neither a tenant nor an account was named.
     """
-    tenant = find_tenant(session, viewer, tenant_name)
-    if account_code not in {None, tenant.account} and not viewer.sees_everything:
-        raise no_account(str(account_code))
-    account = find_account(session, account_code or tenant.account)
+    tenant, account = _asked(session, viewer, tenant_name, account_code)
     starts_at_ms, ends_at_ms = month_bounds_ms(month, account.time_zone)
     period = find_period(session, account, month)
+    sealed = None if period is None else read_sealed(session, period)
     rows = _rows(session, tenant, account, (starts_at_ms, ends_at_ms))
     lines = [line for line, _ in rows]
-    uses = SliceUses(
-        session,
-        ((line.cluster, UUID(line.resource_key)) for line in lines if line.kind == "usage"),
-        (starts_at_ms, ends_at_ms),
-    )
-    stated = _stated(rows, account, uses)
+    uses = _uses(session, lines, account, (starts_at_ms, ends_at_ms), sealed)
+    stated = _stated(rows, account, uses, _months(session, lines))
     amounts = [line.amount for line in lines if line.amount is not None]
     rounded = None if account.currency is None else round_statement(amounts, account.currency)
     return Statement(
         account=account.code,
-        tenant=tenant.path,
+        tenant=account.code if tenant is None else tenant.path,
         period=str(month),
         time_zone=account.time_zone,
         starts_at_ms=starts_at_ms,
         ends_at_ms=ends_at_ms,
         state=NEVER_RATED if period is None else period.state,
-        as_of_ms=rated_as_of_ms(session),
+        as_of_ms=rated_as_of_ms(session) if sealed is None else sealed.document.as_of_ms,
         currency=account.currency,
         lines=stated,
         sums=sums_of(lines),
@@ -193,10 +215,26 @@ def state_statement(
         rounding=None if rounded is None else rounded.rounding,
         total=None if rounded is None else rounded.total,
         unrated_models=unrated_models(lines),
-        coverage=coverage_of(session, lines, (starts_at_ms, ends_at_ms)),
+        coverage=_coverage(session, lines, (starts_at_ms, ends_at_ms), sealed),
         use=add_uses(line.use for line in stated),
-        unallocated=_unallocated(session, tenant, account, (starts_at_ms, ends_at_ms)),
+        unallocated=_unallocated(session, tenant, account, (starts_at_ms, ends_at_ms), sealed),
     )
+
+
+def _asked(
+    session: Session, viewer: Viewer, tenant_name: str | None, account_code: str | None
+) -> tuple[Tenant | None, BillingAccount]:
+    """The tenant (None: all) and the account of a statement."""
+    if tenant_name is None:
+        if account_code is None:
+            raise InvalidError("name a tenant, or an account for all its tenants")
+        if not viewer.sees_everything:
+            raise no_account(account_code)
+        return None, find_account(session, account_code)
+    tenant = find_tenant(session, viewer, tenant_name)
+    if account_code not in {None, tenant.account} and not viewer.sees_everything:
+        raise no_account(str(account_code))
+    return tenant, find_account(session, account_code or tenant.account)
 
 
 def unrated_models(lines: Sequence[LedgerLine]) -> list[str]:
@@ -205,13 +243,13 @@ def unrated_models(lines: Sequence[LedgerLine]) -> list[str]:
 
 
 def _rows(
-    session: Session, tenant: Tenant, account: BillingAccount, window: Interval
+    session: Session, tenant: Tenant | None, account: BillingAccount, window: Interval
 ) -> Sequence[Row[LedgerLine, str]]:
     return session.execute(
         select(LedgerLine, Tenant.path)
         .join(Tenant, Tenant.id == LedgerLine.tenant_id)
         .where(
-            is_at_or_below(tenant.path),
+            true() if tenant is None else is_at_or_below(tenant.path),
             LedgerLine.account == account.code,
             LedgerLine.day_ms >= window[0],
             LedgerLine.day_ms < window[1],
@@ -224,19 +262,50 @@ def _rows(
             LedgerLine.container,
             LedgerLine.resource_key,
             LedgerLine.charge_from_ms,
+            LedgerLine.id,
         )
     ).all()
 
 
+def _uses(
+    session: Session,
+    lines: Sequence[LedgerLine],
+    account: BillingAccount,
+    window: Interval,
+    sealed: Sealed | None,
+) -> dict[int, Use]:
+    """By line: what was measured beside it; what was sealed stays as it was."""
+    if sealed is not None:
+        return sealed.uses(session, {line.tenant_id for line in lines})
+    of_slices = [line for line in lines if line.kind == "usage"]
+    measured = SliceUses(session, ((line.cluster, UUID(line.resource_key)) for line in of_slices), window)
+    windows = measured_windows(of_slices, account.time_zone)
+    found = ((line.id, measured.of(UUID(line.resource_key), windows[line.id])) for line in of_slices)
+    return {line_id: use for line_id, use in found if use is not None}
+
+
+def _months(session: Session, lines: Sequence[LedgerLine]) -> dict[int, str]:
+    """By id: the periods that lines correct."""
+    ids = {line.corrects_period_id for line in lines if line.corrects_period_id is not None}
+    rows = session.execute(
+        select(BillingPeriod.id, BillingPeriod.starts_at_ms, BillingAccount.time_zone)
+        .join(BillingAccount, BillingAccount.code == BillingPeriod.account)
+        .where(BillingPeriod.id.in_(ids))
+    )
+    return {period_id: str(month_of(starts_at_ms, zone)) for period_id, starts_at_ms, zone in rows}
+
+
 def _stated(
-    rows: Sequence[Row[LedgerLine, str]], account: BillingAccount, uses: SliceUses
+    rows: Sequence[Row[LedgerLine, str]],
+    account: BillingAccount,
+    uses: Mapping[int, Use],
+    months: Mapping[int, str],
 ) -> list[StatementLine]:
     rated = [line.amount for line, _ in rows if line.amount is not None]
     shown = iter(() if account.currency is None else round_statement(rated, account.currency).shown)
-    windows = _measured_windows([line for line, _ in rows], account.time_zone)
     stated = []
     for line, path in rows:
-        use = uses.of(UUID(line.resource_key), windows[line.id]) if line.kind == "usage" else None
+        corrected = line.corrects_day_ms
         stated.append(
             StatementLine(
                 tenant=path,
@@ -262,24 +331,24 @@ def _stated(
                 price_version=line.price_version_id,
                 amount=line.amount,
                 shown=None if line.amount is None else next(shown),
-                use=use,
+                use=uses.get(line.id),
+                reason=line.reason,
+                corrects_period=None if corrected is None else months[line.corrects_period_id or 0],
+                corrects_day=(
+                    None if corrected is None else local_date(corrected, account.time_zone).isoformat()
+                ),
+                corrects_kind=line.corrects_kind,
             )
         )
     return stated
 
 
-def _measured_windows(lines: Sequence[LedgerLine], time_zone: str) -> dict[int, Interval]:
-    """By line: the part of its day whose measured use stands beside it; together they are the day."""
-    of_day: dict[tuple[str, int], list[LedgerLine]] = {}
-    for line in lines:
-        of_day.setdefault((line.resource_key, line.day_ms), []).append(line)
-    windows = {}
-    for (_, day_ms), siblings in of_day.items():
-        ordered = sorted(siblings, key=lambda line: line.charge_from_ms)
-        starts = [day_ms, *(line.charge_from_ms for line in ordered[1:])]
-        ends = [*starts[1:], day_bounds_ms(day_ms, time_zone)[1]]
-        windows.update({line.id: (a, b) for line, a, b in zip(ordered, starts, ends, strict=True)})
-    return windows
+def _coverage(
+    session: Session, lines: Sequence[LedgerLine], window: Interval, sealed: Sealed | None
+) -> Coverage:
+    if sealed is None:
+        return coverage_of(session, lines, window)
+    return Coverage(*sealed.coverage({(line.cluster, line.node_uid, line.device_uuid) for line in lines}))
 
 
 def coverage_of(session: Session, lines: Sequence[LedgerLine], window: Interval) -> Coverage:
@@ -304,11 +373,19 @@ def coverage_of(session: Session, lines: Sequence[LedgerLine], window: Interval)
 
 
 def _unallocated(
-    session: Session, tenant: Tenant, account: BillingAccount, window: Interval
+    session: Session,
+    tenant: Tenant | None,
+    account: BillingAccount,
+    window: Interval,
+    sealed: Sealed | None,
 ) -> list[UnallocatedUse]:
-    clusters = session.scalars(select(Cluster.code).where(Cluster.account == account.code)).all()
+    if sealed is None:
+        clusters = session.scalars(select(Cluster.code).where(Cluster.account == account.code)).all()
+        found: Sequence[UnallocatedUse] = unallocated_uses(session, clusters, window)
+    else:
+        found = sealed.document.unallocated
     return [
         one
-        for one in unallocated_uses(session, clusters, window)
-        if f"{leaf_path(account.code, one.tenant_key)}/".startswith(f"{tenant.path}/")
+        for one in found
+        if tenant is None or f"{leaf_path(account.code, one.tenant_key)}/".startswith(f"{tenant.path}/")
     ]

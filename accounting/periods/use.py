@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 from uuid import UUID
 
 import msgspec
@@ -16,6 +17,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from accounting.facts import kinds
+from accounting.ledger.calendar import day_bounds_ms
 from accounting.ledger.intervals import Interval
 from accounting.ledger.merge import ContainerHour, merge_container_hour, take_epochs
 from accounting.store.models import UnallocatedFact, UsageFact
@@ -121,6 +123,40 @@ class SliceUses:
             for hour_ms, facts in sorted(hours.items())
             if window[0] - MS_PER_HOUR < hour_ms < window[1] and _has_source(facts)
         )
+
+
+class SliceLine(Protocol):
+    """What a line of a slice says about when it is."""
+
+    @property
+    def id(self) -> int:
+        """Its key."""
+
+    @property
+    def resource_key(self) -> str:
+        """The slice."""
+
+    @property
+    def day_ms(self) -> int:
+        """The local midnight at which its day begins."""
+
+    @property
+    def charge_from_ms(self) -> int:
+        """The first instant that it charges."""
+
+
+def measured_windows(lines: Sequence[SliceLine], time_zone: str) -> dict[int, Interval]:
+    """By line: the part of its day whose measured use stands beside it; together they are the day."""
+    of_day: dict[tuple[str, int], list[SliceLine]] = {}
+    for line in lines:
+        of_day.setdefault((line.resource_key, line.day_ms), []).append(line)
+    windows = {}
+    for (_, day_ms), siblings in of_day.items():
+        ordered = sorted(siblings, key=lambda line: line.charge_from_ms)
+        starts = [day_ms, *(line.charge_from_ms for line in ordered[1:])]
+        ends = [*starts[1:], day_bounds_ms(day_ms, time_zone)[1]]
+        windows.update({line.id: (a, b) for line, a, b in zip(ordered, starts, ends, strict=True)})
+    return windows
 
 
 def unallocated_uses(session: Session, clusters: Sequence[str], window: Interval) -> list[UnallocatedUse]:

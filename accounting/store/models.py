@@ -31,7 +31,7 @@ from accounting.store.fact_tables import (
     UnallocatedFact,
     UsageFact,
 )
-from accounting.store.seal_tables import Correction, IssuedStatement, LateDay, StatementNumber
+from accounting.store.seal_tables import Correction, IssuedStatement, LateDay, SealedUse, StatementNumber
 
 __all__ = [
     "AllocationReport",
@@ -59,6 +59,7 @@ __all__ = [
     "Quarantine",
     "RatingMark",
     "RatingState",
+    "SealedUse",
     "StatementNumber",
     "Tenant",
     "TenantDiscount",

@@ -54,6 +54,18 @@ class IssuedStatement(Base):
     document: Mapped[bytes] = mapped_column(LargeBinary)
 
 
+class SealedUse(Base):
+    """What was measured beside a tenant's lines when its period was sealed: shown, never billed."""
+
+    __tablename__ = "sealed_use"
+
+    period_id: Mapped[int] = mapped_column(ForeignKey("billing_period.id"), primary_key=True)
+    tenant_id: Mapped[int] = mapped_column(ForeignKey("tenant.id"), primary_key=True)
+    sha256: Mapped[str] = mapped_column(String(64))
+    """Of the document before it was compressed."""
+    document: Mapped[bytes] = mapped_column(LargeBinary)
+
+
 class StatementNumber(Base):
     """The last number that an issuer gave out; raised in the transaction that issues."""
 

@@ -19,7 +19,7 @@ LONG = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 UNIX_MS = sa.BigInteger()
 EXACT = sa.Numeric(38, 17).with_variant(sa.String(60), "sqlite")
 
-INSERT_ONLY = ("statement", "correction")
+INSERT_ONLY = ("statement", "sealed_use", "correction")
 LINE_SEALED = "ledger_line: the period is sealed; post a correction into an open one"
 PERIOD_SEALED = "billing_period: the period is sealed and stays so"
 
@@ -170,6 +170,16 @@ def upgrade() -> None:
         sa.UniqueConstraint("period_id", "kind", "revision", name="uq_statement_period_id_kind_revision"),
     )
     op.create_table(
+        "sealed_use",
+        sa.Column("period_id", LONG, nullable=False),
+        sa.Column("tenant_id", LONG, nullable=False),
+        sa.Column("sha256", sa.String(length=64), nullable=False),
+        sa.Column("document", sa.LargeBinary(), nullable=False),
+        sa.ForeignKeyConstraint(["period_id"], ["billing_period.id"], name="fk_sealed_use_period_id"),
+        sa.ForeignKeyConstraint(["tenant_id"], ["tenant.id"], name="fk_sealed_use_tenant_id"),
+        sa.PrimaryKeyConstraint("period_id", "tenant_id", name="pk_sealed_use"),
+    )
+    op.create_table(
         "statement_number",
         sa.Column("issuer", sa.String(length=63), nullable=False),
         sa.Column("last_number", LONG, nullable=False),
@@ -230,6 +240,7 @@ def downgrade() -> None:
     op.drop_table("late_day")
     op.drop_table("correction")
     op.drop_table("statement_number")
+    op.drop_table("sealed_use")
     op.drop_table("statement")
     # What was sealed is open again: its schema no longer knows what a seal is.
     op.execute("UPDATE billing_period SET state = 'open', ingest_watermark = NULL, sha256 = NULL")
