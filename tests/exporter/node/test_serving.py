@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import socket
 import subprocess
 import threading
@@ -17,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from contract.catalogue import BY_NAME
 from exporter.node import role
 from exporter.node.role import run
 from exporter.settings import NodeSettings
@@ -119,6 +121,21 @@ def test_the_snapshot_tells_what_a_page_was_made_of(stand: Stand) -> None:
         assert view["rate"] == {"ppm": 300_000, "source": "nvml"}
         assert view["totals"]["sm_ppm_ms"] > 0
         assert snapshot["devices"][0]["reading"]["model"] == "Tesla T4"
+
+
+def test_every_family_of_ours_is_on_the_page_once_described_and_in_the_catalogue(stand: Stand) -> None:
+    with at_work(stand):
+        text = stand.page().text
+    described = re.findall(r"^# HELP slicemeter_(\w+) (.*)$", text, re.MULTILINE)
+    typed = re.findall(r"^# TYPE slicemeter_(\w+) (\w+)$", text, re.MULTILINE)
+    shown = {name for name, _ in typed}
+    assert len(described) == len(typed) == len(shown) == len({name for name, _ in described})
+    for name, kind in typed:
+        family = BY_NAME[name]
+        assert "node" in family.emitters
+        assert kind == ("gauge" if family.type == "info" else family.type)
+        assert dict(described)[name] == family.help
+    assert set(re.findall(r"^slicemeter_(\w+?)[{ ]", text, re.MULTILINE)) == shown
 
 
 def test_the_series_budget_of_the_settings_is_kept(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
