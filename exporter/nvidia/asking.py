@@ -74,6 +74,7 @@ class Card:
         events: Its event set; None while there is none.
         xids: Errors taken from the set and not handed out yet.
         is_mig: MIG was on at the last read.
+        worked: Calls that it has answered.
         cannot: Calls that this card or driver does not support.
         failing: Calls that failed at the last read, so that each is logged once.
         utilization_us: Newest stamp of the process records.
@@ -91,6 +92,7 @@ class Card:
     utilization_us: int
     busy_us: int
     counted: set[tuple[int, int]] = field(default_factory=set)
+    worked: set[str] = field(default_factory=set)
     cannot: set[str] = field(default_factory=set)
     failing: set[str] = field(default_factory=set)
     mig: MigListing = field(default_factory=MigListing)
@@ -133,12 +135,15 @@ class Asker:
         code = _INSUFFICIENT_SIZE
         for _ in range(2):
             try:
-                return call()
+                answer = call()
             except self.nvml.NVMLError as error:
                 code = error.value
                 if code != _INSUFFICIENT_SIZE:
                     break
                 # A process appeared between the question for the size and the one for the records.
+            else:
+                self.card.worked.add(what)
+                return answer
         if code in {_SUCCESS, _NOT_FOUND} and idle is not None:
             return idle
         self._judge(code, what)
@@ -161,8 +166,9 @@ class Asker:
         self.failed.append(what)
         if what not in card.failing:
             _log.warning("nvml: %s of %s failed with code %d; unknown until it works", what, card.name, code)
-        # MIG was sliced again, or the card came back under another handle.
-        self.has_doubts = self.has_doubts or code in {_INVALID_ARGUMENT, _NOT_FOUND}
+        if what in card.worked and code in {_INVALID_ARGUMENT, _NOT_FOUND}:
+            # The handle used to work: MIG was sliced again, or the card came back under another one.
+            self.has_doubts = True
 
 
 def number_of(kind: int, value: Any) -> int | None:

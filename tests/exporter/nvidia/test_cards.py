@@ -74,6 +74,14 @@ def test_a_call_that_fails_without_a_lost_card_is_named_and_said_once(play: Play
     assert len([line for line in logged if "energy of GPU-0 failed with code 999" in line]) == 1
 
 
+def test_an_argument_that_was_never_right_is_no_sign_of_a_stale_handle(play: Play) -> None:
+    *_, before, given, after = play(
+        node(f"0 {ENERGY} 2"), *OPEN, ("calls", LIST), ("read",), ("read",), ("read",), ("calls", LIST)
+    )[-5:][0::2]
+    assert given["readings"][0]["failed_calls"] == ["energy"]
+    assert after["calls"] == before["calls"]
+
+
 TWINS = ("1 nvmlDeviceGetUUID 0 GPU-0", f"0 {ENERGY} 0 5", f"1 {ENERGY} 0 6")
 
 

@@ -118,6 +118,24 @@ def test_a_card_that_left_mig_mode_has_no_instances_and_is_measured_again(play: 
     assert (reading["mode"], reading["mig"], len(reading["utilization"])) == ("hami-core", None, 1)
 
 
+def test_cards_sliced_again_while_nvml_was_let_go_are_listed_anew(play: Play) -> None:
+    """While HAMi's lock exists no handle is open."""
+    sliced = (*CARD, *instance(0, 21, 0, profile="3g.40gb"))
+    *_, before, _, _, shut, after = play(
+        node(*TWO),
+        *OPEN,
+        ("read",),
+        ("close",),
+        node(*sliced),
+        ("open",),
+        ("calls", "nvmlShutdown"),
+        ("read",),
+    )
+    assert [each["uuid"] for each in only(before)["mig"]] == ["MIG-9", "MIG-11"]
+    assert shut["calls"] == 1
+    assert [(each["uuid"], each["profile"]) for each in only(after)["mig"]] == [("MIG-21", "3g.40gb")]
+
+
 def test_without_the_right_to_see_processes_every_instance_is_asked(play: Play) -> None:
     denied = "0 nvmlDeviceGetComputeRunningProcesses_v3 4"
     *_, given = play(node(*TWO, denied), *OPEN, ("read",))
