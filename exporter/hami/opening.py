@@ -20,7 +20,7 @@ from typing import Final, NamedTuple, Self
 
 from exporter.hami.errors import CacheContentError, CacheOpenError, printable
 from exporter.hami.layouts import BY_FILE_SIZE, DEVICES, LAYOUTS
-from exporter.hami.reading import Pause, read_region
+from exporter.hami.reading import Pause, RegionMemory, read_region
 from exporter.hami.region import NotReady, Region
 
 _FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
@@ -71,8 +71,19 @@ class CacheFile:
         """Which file this is, with its size when it was opened."""
         return FileIdentity(self._status.st_dev, self._status.st_ino, self._status.st_size)
 
-    def read(self, *, pause: Pause = time.sleep, previous: Region | None = None) -> Region | NotReady:
-        """Decode the file as it is now; see `read_region` for `pause` and `previous`.
+    @property
+    def modified_ns(self) -> int:
+        """When it was written to; the kernel notes writes through a mapping only now and then."""
+        return self._status.st_mtime_ns
+
+    def read(
+        self,
+        *,
+        pause: Pause = time.sleep,
+        previous: Region | None = None,
+        memory: RegionMemory | None = None,
+    ) -> Region | NotReady:
+        """Decode the file as it is now; see `read_region` for `pause`, `previous` and `memory`.
 
         Raises:
             CacheContentError: It is no region of a known layout, or it is shortened meanwhile.
@@ -80,7 +91,12 @@ class CacheFile:
         """
         try:
             return read_region(
-                partial(os.pread, self._fd), self._status.st_size, self.path, pause=pause, previous=previous
+                partial(os.pread, self._fd),
+                self._status.st_size,
+                self.path,
+                pause=pause,
+                previous=previous,
+                memory=memory,
             )
         except OSError as error:
             raise _refusal(self.path, error) from error

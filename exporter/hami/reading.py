@@ -54,8 +54,24 @@ _FOREIGN_SEM: Final = (128).to_bytes(8, "little") + bytes(16)
 """The rest of the semaphore that v1.1-2008984 has where v1.1-2008952 has a device's name."""
 
 
+class RegionMemory:
+    """The last sound look at one file; while its bytes stay the same, so does its region."""
+
+    __slots__ = ("head", "region", "tail")
+
+    def __init__(self) -> None:
+        self.head = self.tail = b""
+        self.region: Region | None = None
+
+
 def read_region(
-    pread: Pread, size: int, name: str, *, pause: Pause, previous: Region | None = None
+    pread: Pread,
+    size: int,
+    name: str,
+    *,
+    pause: Pause,
+    previous: Region | None = None,
+    memory: RegionMemory | None = None,
 ) -> Region | NotReady:
     """Decode the region behind `pread`.
 
@@ -66,10 +82,13 @@ def read_region(
         pause: Waits between looks at what is being written.
         previous: The last reading of the same file. A counter that stood odd at the same value then
             was left by a killed process; it is not waited for again.
+        memory: Of the same file; kept up to date here.
 
     Raises:
         CacheContentError: The bytes are no region of a known layout.
     """
+    if memory is None:
+        memory = RegionMemory()
     if size < PREFIX.size:
         shown = printable(name)
         return NotReady(
@@ -80,14 +99,57 @@ def read_region(
         known = ", ".join(str(each) for each in sorted(BY_FILE_SIZE))
         raise _refused(name, "unknown_size", f"{size} bytes is no known size (known: {known})")
     layout = candidates[0]
-    procs, stride, tail_struct = layout.procs, layout.slot_stride, layout.tail_struct
     seen = FIRST_SLOTS if previous is None else previous.proc_num
+    earlier, head, tail = _table(pread, layout, name, seen, memory)
+    if memory.region is not None and head is memory.head:
+        return memory.region
+    words = layout.tail_struct.unpack(tail)
+    for layout in candidates:
+        if head.startswith(layout.prefix):
+            break
+    else:
+        return _unidentified(name, head)
+    _refuse_misfit(pread, layout, head, words, name)
+    held_still = earlier.startswith(head)
+    slots: list[Slot] = []
+    is_sound = True
+    offset, end, stride = layout.procs, len(head), layout.slot_stride
+    while offset < end:
+        found = decode_slot(layout, head, offset, len(slots), held_still)
+        slots.append(found)
+        is_sound = is_sound and not found.quality
+        offset += stride
+    if not is_sound:
+        settling = _Settling(pread, layout, name, pause, previous)
+        slots = [settling.settled(earlier, head, slot.slot) if slot.quality else slot for slot in slots]
+    if layout.has_seqlock and _may_be_frozen(slots, previous):
+        _mark_frozen(pread, layout, slots, previous)
+    region = decode_region(layout, head, words, slots)
+    if is_sound:
+        memory.head, memory.tail, memory.region = head, tail, region
+    return region
+
+
+def _table(
+    pread: Pread, layout: Layout, name: str, seen: int, memory: RegionMemory
+) -> tuple[bytes, bytes, bytes]:
+    """Two looks at header and slots with one at the tail between them; `memory.head` if nothing changed.
+
+    Args:
+        pread: Reads from the file.
+        layout: Any layout of the file's size.
+        name: The file's name for messages.
+        seen: How many slots the first look takes in; more processes cost one look more.
+        memory: Of the same file.
+    """
+    procs, stride, tail_struct = layout.procs, layout.slot_stride, layout.tail_struct
     for _ in range(TABLE_LOOKS):
         earlier, tail = pread(procs + seen * stride, 0), pread(tail_struct.size, layout.tail)
         if len(tail) != tail_struct.size:
             raise _refused(name, "truncated", "shortened while it was read")
-        words = tail_struct.unpack(tail)
-        process_count = words[0]
+        if earlier == memory.head and tail == memory.tail:
+            return earlier, memory.head, tail
+        process_count = tail_struct.unpack(tail)[0]
         if not 0 <= process_count <= SLOTS:
             process_count = 0 if process_count < 0 else SLOTS
         head_bytes = procs + process_count * stride
@@ -97,43 +159,39 @@ def read_region(
         seen = process_count
     if len(head) != head_bytes:
         raise _refused(name, "truncated", "shortened while it was read")
-    for layout in candidates:
-        if head.startswith(layout.prefix):
-            break
-    else:
-        return _unidentified(name, head)
-    _refuse_misfit(pread, layout, head, words, name)
-    held_still = earlier.startswith(head)
-    slots = []
-    offset, is_sound = procs, True
-    for slot in range(process_count):
-        found = decode_slot(layout, head, offset, slot, held_still)
-        slots.append(found)
-        is_sound = is_sound and not found.quality
-        offset += stride
-    if not is_sound:
-        settling = _Settling(pread, layout, name, pause, previous)
-        slots = [settling.settled(earlier, head, slot.slot) if slot.quality else slot for slot in slots]
-    _mark_frozen(pread, layout, slots, previous)
-    return decode_region(layout, head, words, slots)
+    return earlier, head, tail
+
+
+def _may_be_frozen(slots: list[Slot], previous: Region | None) -> bool:
+    """Whether a slot was moved, or NVML's figure has clearly left one behind; nearly never."""
+    for slot in slots:
+        for use in slot.devices:
+            if use.monitorused_bytes - use.total_bytes > FROZEN_BYTES:
+                return True
+    if previous is None or not previous.slots:
+        return False
+    if Quality.SLOT_FROZEN in previous.quality:
+        return True
+    return [slot.pid for slot in slots] != [slot.pid for slot in previous.slots]
 
 
 def _mark_frozen(pread: Pread, layout: Layout, slots: list[Slot], previous: Region | None) -> None:
     """Mark slots that were moved while their owners go on writing to the old place (section 7, 1).
 
     The move is seen, or was at an earlier look, or the old place behind the table still has the pid;
-    that is looked at only where NVML's figure has clearly left the slot's behind.
+    that is looked at only where NVML's figure has left the slot's behind.
     """
     before = () if previous is None else previous.slots
     left_over: set[int] | None = None
-    for place, slot in enumerate(slots if layout.has_seqlock else ()):
+    for place, slot in enumerate(slots):
         if not slot.is_live:
             continue
         if place < len(before) and before[place].pid == slot.pid:
             is_frozen = Quality.SLOT_FROZEN in before[place].quality
         else:
             is_frozen = any(then.pid == slot.pid and then.is_live for then in before[place + 1 :])
-        if not is_frozen and _lags(slot):
+        behind_bytes = sum(use.monitorused_bytes - use.total_bytes for use in slot.devices)
+        if not is_frozen and behind_bytes > FROZEN_BYTES:
             left_over = _left_over(pread, layout, len(slots)) if left_over is None else left_over
             is_frozen = slot.pid in left_over
         if is_frozen:
@@ -146,11 +204,6 @@ def _left_over(pread: Pread, layout: Layout, process_count: int) -> set[int]:
     count = min(LEFT_OVERS, SLOTS - process_count)
     look = pread(count * stride, layout.slot_offset(process_count))
     return {int.from_bytes(look[at : at + 4], "little") for at in range(0, len(look), stride)}
-
-
-def _lags(slot: Slot) -> bool:
-    monitorused = sum(use.monitorused_bytes for use in slot.devices)
-    return monitorused - sum(use.total_bytes for use in slot.devices) > FROZEN_BYTES
 
 
 def _unidentified(name: str, head: bytes) -> NotReady:

@@ -1,11 +1,12 @@
 """Reads every cache file of the node once a tick, and the SM figures several times in between.
 
-Invariant: a bad file costs one counted error (when it turns bad, not once a tick) and nothing else; no
-file stays open from one look to the next.
+Invariants: a bad file costs one counted error (when it turns bad, not once a tick) and nothing else; no
+file stays open from one look to the next; an SM figure that nobody writes any more is not given out.
 """
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,8 +14,9 @@ from pathlib import Path
 
 from exporter.hami.errors import CacheError
 from exporter.hami.opening import CacheFile, FileIdentity
+from exporter.hami.reading import RegionMemory
 from exporter.hami.region import NotReady, Region
-from exporter.hami.tree import scan_containers
+from exporter.hami.tree import ContainerDirectory, scan_containers
 from exporter.node.tallies import Tallies
 
 CACHE_ERRORS = "cache_errors_total"
@@ -22,7 +24,13 @@ LOOKS = 4
 LOOK_SPACING_S = 0.08
 """Four looks over 240 ms span two rounds of HAMi-core's watcher, which zeroes all slots in between."""
 
+STILL_S = 60.0
+"""A figure is not believed once its file has stood still so long; the kernel dates writes through a
+mapping anew after some 35 s at the latest."""
+
 Wait = Callable[[float], object]
+At = tuple[int, int]
+"""A figure's place: (container pid, device index)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +45,38 @@ class CacheReading:
 
     path: str
     region: Region
-    sm_percent: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    sm_percent: Mapping[At, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _File:
+    """What is remembered of one file.
+
+    Attributes:
+        changed_s: When it was last seen to have changed.
+        figures: The last figures, and when each was last seen to have changed.
+    """
+
+    identity: FileIdentity
+    region: Region
+    memory: RegionMemory
+    modified_ns: int
+    changed_s: float
+    figures: dict[At, tuple[int, float]] = field(default_factory=dict)
+
+    def believed(self, highest: Mapping[At, int], now_s: float) -> dict[At, int]:
+        """Figures without those that stand still: whoever wrote them has stopped.
+
+        HAMi-core leaves an old value for ever on the second device and up while it goes on writing the
+        first, so there a figure must change itself.
+        """
+        return {
+            at: percent
+            for at, percent in highest.items()
+            if not percent
+            or now_s - self.figures[at][1] < STILL_S
+            or (at[1] == 0 and now_s - self.changed_s < STILL_S)
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +108,23 @@ class CacheSurvey:
 
 
 class CacheReader:
-    """Reads HAMi's trees; remembers regions (a counter left odd is waited for once) and bad files."""
+    """Reads HAMi's trees; remembers regions (a counter left odd is waited for once) and bad files.
 
-    def __init__(self, roots: Sequence[Path], tallies: Tallies) -> None:
+    Args:
+        roots: HAMi's containers directories.
+        tallies: Where unreadable files are counted.
+        clock: Seconds that only grow.
+    """
+
+    def __init__(
+        self, roots: Sequence[Path], tallies: Tallies, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._roots = roots
         self._tallies = tallies
-        self._known: dict[str, tuple[FileIdentity, Region]] = {}
+        self._clock = clock
+        self._known: dict[str, _File] = {}
         self._bad: dict[str, str] = {}
+        self._directories: dict[str, ContainerDirectory] = {}
 
     def survey(self, *, looks: int, wait: Wait) -> CacheSurvey:
         """Read everything.
@@ -84,13 +133,14 @@ class CacheReader:
             looks: How often SM figures are read; 0 = nobody needs them.
             wait: Waits the given seconds between looks.
         """
-        known: dict[str, tuple[FileIdentity, Region]] = {}
+        known: dict[str, _File] = {}
         bad: dict[str, str] = {}
         files: Counter[tuple[str, str]] = Counter()
+        now_s = self._clock()
         found, ignored, failure, has_tree = [], 0, None, False
         for root in self._roots:
             try:
-                scan = scan_containers(root)
+                scan = scan_containers(root, self._directories)
             except CacheError as error:
                 failure = error.detail
                 continue
@@ -98,9 +148,10 @@ class CacheReader:
             ignored += scan.ignored
             for directory in scan.directories:
                 for path in directory.caches:
-                    files[self._read(path, known, bad)] += 1
+                    files[self._read(path, known, bad, now_s)] += 1
                 found.append(directory)
         self._count_new(bad)
+        self._directories = {each.path: each for each in found}
         self._known, self._bad = known, bad
         sm = self._looks(looks, wait)
         directories = tuple(
@@ -108,7 +159,7 @@ class CacheReader:
                 each.pod_uid,
                 each.container,
                 tuple(
-                    CacheReading(path, known[path][1], sm.get(path, {}))
+                    CacheReading(path, known[path].region, sm.get(path, {}))
                     for path in each.caches
                     if path in known
                 ),
@@ -118,21 +169,29 @@ class CacheReader:
         )
         return CacheSurvey(directories, has_tree, dict(files), ignored, failure)
 
-    def _read(
-        self, path: str, known: dict[str, tuple[FileIdentity, Region]], bad: dict[str, str]
-    ) -> tuple[str, str]:
+    def _read(self, path: str, known: dict[str, _File], bad: dict[str, str], now_s: float) -> tuple[str, str]:
         """Read one file into `known` or `bad`; its (layout, result)."""
         try:
             with CacheFile(path) as file:
                 before = self._known.get(path)
-                previous = before[1] if before is not None and before[0] == file.identity else None
-                region = file.read(previous=previous)
+                if before is not None and before.identity != file.identity:
+                    before = None
+                previous, memory = (
+                    (None, RegionMemory()) if before is None else (before.region, before.memory)
+                )
+                region = file.read(previous=previous, memory=memory)
         except CacheError as error:
             bad[path] = error.reason
             return "", error.reason
         if isinstance(region, NotReady):
             return "", "not_ready"
-        known[path] = (file.identity, region)
+        if before is None:
+            before = _File(file.identity, region, memory, file.modified_ns, now_s)
+        elif before.modified_ns != file.modified_ns or (
+            before.region is not region and before.region != region
+        ):
+            before.region, before.modified_ns, before.changed_s = region, file.modified_ns, now_s
+        known[path] = before
         return region.layout, "read"
 
     def _count_new(self, bad: Mapping[str, str]) -> None:
@@ -140,20 +199,30 @@ class CacheReader:
             if self._bad.get(path) != reason:
                 self._tallies.count(CACHE_ERRORS, reason)
 
-    def _looks(self, looks: int, wait: Wait) -> dict[str, dict[tuple[int, int], int]]:
-        highest: dict[str, dict[tuple[int, int], int]] = {}
+    def _looks(self, looks: int, wait: Wait) -> dict[str, dict[At, int]]:
+        highest: dict[str, dict[At, int]] = {}
         for look in range(looks):
             if look:
                 wait(LOOK_SPACING_S)
-            for path, (identity, region) in self._known.items():
-                if region.live_slots:
-                    kept = highest.setdefault(path, {})
-                    for at, percent in _sm_percent(path, identity, region):
-                        kept[at] = max(percent, kept.get(at, 0))
-        return highest
+            now_s = self._clock()
+            for path, known in self._known.items():
+                if not known.region.live_slots:
+                    continue
+                kept, figures = highest.setdefault(path, {}), known.figures
+                for at, percent in _sm_percent(path, known.identity, known.region):
+                    kept[at] = max(percent, kept.get(at, 0))
+                    if at not in figures or figures[at][0] != percent:
+                        figures[at] = (percent, now_s)
+        now_s = self._clock()
+        found = {}
+        for path, kept in highest.items():
+            known = self._known[path]
+            known.figures = {at: known.figures[at] for at in kept}
+            found[path] = known.believed(kept, now_s)
+        return found
 
 
-def _sm_percent(path: str, identity: FileIdentity, region: Region) -> Iterable[tuple[tuple[int, int], int]]:
+def _sm_percent(path: str, identity: FileIdentity, region: Region) -> Iterable[tuple[At, int]]:
     try:
         with CacheFile(path) as file:
             return file.sm_util(region).items() if file.identity == identity else ()

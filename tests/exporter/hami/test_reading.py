@@ -11,7 +11,7 @@ import pytest
 
 from exporter.hami.errors import CacheContentError
 from exporter.hami.layouts import LAYOUTS, V0_1197896, V1_1_2008952, V1_1_2008984, V1_2_2008952, Layout
-from exporter.hami.reading import read_region
+from exporter.hami.reading import RegionMemory, read_region
 from exporter.hami.region import NotReady, Quality, Region
 
 FIXTURES = pathlib.Path(__file__).parents[2] / "fixtures" / "hami-core"
@@ -66,6 +66,60 @@ def memory(layout: Layout) -> Memory:
 
 def sound_v12() -> Memory:
     return memory(V1_2_2008952)
+
+
+@EACH_LAYOUT
+def test_a_region_whose_bytes_did_not_change_is_the_same_and_costs_one_look(layout: Layout) -> None:
+    written, remembered = memory(layout), RegionMemory()
+
+    def look() -> Region | NotReady:
+        previous = remembered.region
+        return read_region(
+            written.pread,
+            len(written.data),
+            "a.cache",
+            pause=written.pause,
+            previous=previous,
+            memory=remembered,
+        )
+
+    first = look()
+    reads = written.reads
+    assert look() is first
+    assert written.reads == reads + 2  # header with slots, tail
+    written.put_slot(0, "<i", layout.status, 2)
+    changed = look()
+    assert isinstance(changed, Region)
+    assert changed.slots[0].status == 2
+    written.put("<i", layout.tail + 12, 7)
+    changed = look()
+    assert isinstance(changed, Region)
+    assert changed.priority == 7
+
+
+def test_an_unfinished_write_is_looked_at_again_although_its_bytes_did_not_change() -> None:
+    written, remembered = sound_v12(), RegionMemory()
+    written.put_slot(0, "<Q", V1_2_2008952.seqlock or 0, 13)
+    size = len(written.data)
+    read_region(written.pread, size, "a.cache", pause=written.pause, memory=remembered)
+    assert remembered.region is None
+
+
+def test_a_slot_that_was_moved_is_frozen_from_then_on() -> None:
+    written = Memory(V1_2_2008952, "two_processes")
+    first = written.region()
+    one, two = (V1_2_2008952.slot_offset(slot) for slot in (0, 1))
+    stride = V1_2_2008952.slot_stride
+    # Another process clears the first slot away and moves the last into its place; nothing is left behind.
+    written.data[one : one + stride] = written.data[two : two + stride]
+    written.data[two : two + stride] = bytes(stride)
+    written.put("<i", V1_2_2008952.tail, 1)
+    second = written.region(first)
+    assert second.slots[0].pid == first.slots[1].pid
+    assert second.slots[0].quality == {Quality.SLOT_FROZEN}
+    assert written.region(second).slots[0].quality == {Quality.SLOT_FROZEN}
+    # Somebody who did not see it move cannot tell.
+    assert written.region().slots[0].quality == frozenset()
 
 
 @EACH_LAYOUT

@@ -7,6 +7,7 @@ import pathlib
 
 import pytest
 
+from exporter.hami import tree
 from exporter.hami.errors import CacheOpenError
 from exporter.hami.tree import ContainerDirectory, scan_containers
 
@@ -88,3 +89,45 @@ def test_a_directory_that_may_not_be_listed_is_counted_and_hides_no_other(tmp_pa
     scan = scan_containers(tmp_path)
     assert [each.container for each in scan.directories] == ["main"]
     assert scan.ignored == 1
+
+
+def test_a_directory_that_did_not_change_is_not_listed_again(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tree, "SETTLED_NS", 0)
+    directory = tmp_path / f"{UID}_main"
+    directory.mkdir()
+    (directory / "a.cache").touch()
+    first = scan_containers(tmp_path)
+    known = {each.path: each for each in first.directories}
+    assert scan_containers(tmp_path, known).directories[0] is first.directories[0]
+    # A tenant may set a directory's modification time back, but not its change time.
+    kept = directory.stat().st_mtime_ns
+    (directory / "b.cache").touch()
+    os.utime(directory, ns=(kept, kept))
+    (found,) = scan_containers(tmp_path, known).directories
+    assert [pathlib.Path(path).name for path in found.caches] == ["a.cache", "b.cache"]
+
+
+def test_a_directory_that_has_just_changed_is_listed_again_since_it_may_change_unseen(
+    tmp_path: pathlib.Path,
+) -> None:
+    (tmp_path / f"{UID}_main").mkdir()
+    (found,) = scan_containers(tmp_path).directories
+    assert found.version is None
+
+
+def test_a_directory_made_again_under_its_name_is_another(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tree, "SETTLED_NS", 0)
+    directory = tmp_path / f"{UID}_main"
+    directory.mkdir()
+    (directory / "a.cache").touch()
+    known = {each.path: each for each in scan_containers(tmp_path).directories}
+    (directory / "a.cache").unlink()
+    directory.rmdir()
+    directory.mkdir()
+    (directory / "c.cache").touch()
+    (found,) = scan_containers(tmp_path, known).directories
+    assert [pathlib.Path(path).name for path in found.caches] == ["c.cache"]

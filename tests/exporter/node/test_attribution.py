@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from types import MappingProxyType
 
@@ -13,9 +14,12 @@ from exporter.hami.layouts import V1_2_2008952 as LAYOUT
 from exporter.kube.objects import Pod
 from exporter.kube.view import View
 from exporter.node.attribution import Attribution
+from exporter.node.caches import CacheReader
 from exporter.node.counters import OwnerKey
 from exporter.node.snapshot import SliceGauges
+from exporter.node.tallies import Tallies
 from exporter.nvidia.source import DeviceReading
+from lab.workloads.region_writer import RegionFile
 from tests.exporter.node.tree import MIB, A, B, Node, card_of, pod_of
 
 
@@ -197,6 +201,41 @@ def test_a_zero_between_two_looks_does_not_lower_the_value(node: Node) -> None:
         shares = iter([0, 45, 0])
         survey = node.caches.survey(looks=4, wait=lambda _seconds: slot.set_sm(0, next(shares)))
     assert [dict(cache.sm_percent) for cache in survey.directories[0].caches] == [{(7, 0): 45}]
+
+
+def test_a_figure_is_believed_only_while_its_file_changes(tmp_path: Path) -> None:
+    now_s = 0.0
+    caches = CacheReader([tmp_path], Tallies(), lambda: now_s)
+    (tmp_path / "uid-job_main").mkdir()
+
+    def figures() -> dict[tuple[int, int], int]:
+        ((cache,),) = (each.caches for each in caches.survey(looks=2, wait=lambda _seconds: None).directories)
+        return dict(cache.sm_percent)
+
+    path = tmp_path / "uid-job_main" / "x.cache"
+    with RegionFile(path, uuids=[A, B], limits_bytes=[0, 0]) as region:
+        slot = region.attach(7, 100)
+        slot.set_sm(0, 40)
+        slot.set_sm(1, 11)
+        assert figures() == {(7, 0): 40, (7, 1): 11}
+        now_s = 59.0
+        assert figures() == {(7, 0): 40, (7, 1): 11}
+        # Something else in the file moves: the watcher lives, but it has forgotten the second device.
+        slot.set_monitorused(0, 1)
+        now_s = 61.0
+        assert figures() == {(7, 0): 40}
+        now_s = 122.0
+        assert figures() == {}
+        # The kernel dates the file anew when a write through a mapping reaches it.
+        os.utime(path, ns=(1, 1))
+        now_s = 123.0
+        assert figures() == {(7, 0): 40}
+        slot.set_sm(0, 0)
+        slot.set_sm(1, 0)
+        now_s = 500.0
+        assert figures() == {(7, 0): 0, (7, 1): 0}
+        now_s = 900.0
+        assert figures() == {(7, 0): 0, (7, 1): 0}
 
 
 def test_the_held_lock_of_a_region_is_dated_by_its_first_sight_until_it_is_free(node: Node) -> None:
