@@ -1,4 +1,4 @@
-"""`GET /api/v1/tenants`, `prices`, `periods`, `verify/{period}`: what the books rest on."""
+"""`GET /api/v1/tenants`, `prices`, `policies`, `periods`, `verify/{period}`: what the books rest on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ from accounting.api.dependencies import InService, Operator, Reader
 from accounting.api.reports import answer
 from accounting.api.windows import Period
 from accounting.periods.verify import verify_period
-from accounting.reports.books import periods_document, prices_document, tenants_document, verified_document
+from accounting.reports.books import (
+    periods_document,
+    policies_document,
+    prices_document,
+    tenants_document,
+    verified_document,
+)
 
 router = APIRouter(prefix="/api/v1", tags=["books"])
 
@@ -25,6 +31,16 @@ def prices(service: InService, viewer: Reader) -> Response:
     """Prices; superseded versions, and prices that touched no line of the asker's, are for operators."""
     with service.database.reading() as session:
         return answer(prices_document(session, viewer))
+
+
+@router.get("/policies")
+def policies(
+    service: InService,
+    viewer: Reader,  # noqa: ARG001 - asking is what keeps strangers out
+) -> Response:
+    """How shares, idle capacity, energy and unallocated use are treated, and were."""
+    with service.database.reading() as session:
+        return answer(policies_document(session))
 
 
 @router.get("/periods")

@@ -19,7 +19,7 @@ from accounting.access.viewer import Viewer, is_at_or_below
 from accounting.errors import InvalidError
 from accounting.ledger.calendar import Month, local_date, month_bounds_ms, month_of
 from accounting.ledger.intervals import Interval
-from accounting.ledger.rounding import exact_sum, round_statement
+from accounting.ledger.rounding import MJ, PPM_MS, exact_sum, round_statement
 from accounting.periods.months import find_account, find_period, no_account
 from accounting.periods.sealed import Sealed, read_sealed
 from accounting.periods.use import (
@@ -84,6 +84,14 @@ class StatementLine:
     """Of a correction: the closed month that it makes right, the day there, and what kind of line."""
     corrects_day: str | None = None
     corrects_kind: str | None = None
+    line_id: int = 0
+    """What `explain` takes."""
+    energy_mj: int = 0
+    """Of an energy line, whose card time is 0."""
+    policy_version: int | None = None
+    """None: the default of the policy."""
+    discount_percent: Decimal | None = None
+    """What the tenant pays less than the list price; the amount is after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +104,9 @@ class Sums:
     idle_ppm_ms: int
     held_not_running_ppm_ms: int
     degraded_ppm_ms: int
+    unallocated_ppm_ms: int = 0
+    """Card time without an allocation, where a policy prices it; not part of what closes the cards."""
+    energy_mj: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +156,7 @@ class Statement:
 
 
 def sums_of(lines: Sequence[LedgerLine]) -> Sums:
-    """Add lines up; idle capacity apart from what slices are charged."""
+    """Add lines up; idle capacity, unallocated use and energy apart from what slices are charged."""
     usage = [line for line in lines if line.kind == "usage"]
     own, charged = sum(line.own_quantity for line in usage), sum(line.quantity for line in usage)
     return Sums(
@@ -155,6 +166,10 @@ def sums_of(lines: Sequence[LedgerLine]) -> Sums:
         idle_ppm_ms=sum(line.quantity for line in lines if line.kind == "idle"),
         held_not_running_ppm_ms=sum(line.held_not_running_quantity for line in usage),
         degraded_ppm_ms=sum(line.degraded_quantity for line in usage),
+        unallocated_ppm_ms=sum(
+            line.quantity for line in lines if line.kind == "unallocated" and line.unit == PPM_MS
+        ),
+        energy_mj=sum(line.quantity for line in lines if line.unit == MJ),
     )
 
 
@@ -306,6 +321,7 @@ def _stated(
     stated = []
     for line, path in rows:
         corrected = line.corrects_day_ms
+        is_card_time = line.unit == PPM_MS
         stated.append(
             StatementLine(
                 tenant=path,
@@ -322,9 +338,9 @@ def _stated(
                 resource_key=line.resource_key,
                 charge_from_ms=line.charge_from_ms,
                 charge_to_ms=line.charge_to_ms,
-                own_ppm_ms=line.own_quantity,
-                discount_ppm_ms=line.own_quantity - line.quantity,
-                charged_ppm_ms=line.quantity,
+                own_ppm_ms=line.own_quantity if is_card_time else 0,
+                discount_ppm_ms=line.own_quantity - line.quantity if is_card_time else 0,
+                charged_ppm_ms=line.quantity if is_card_time else 0,
                 held_not_running_ppm_ms=line.held_not_running_quantity,
                 degraded_ppm_ms=line.degraded_quantity,
                 unit_price=line.unit_price,
@@ -338,6 +354,10 @@ def _stated(
                     None if corrected is None else local_date(corrected, account.time_zone).isoformat()
                 ),
                 corrects_kind=line.corrects_kind,
+                line_id=line.id,
+                energy_mj=0 if is_card_time else line.quantity,
+                policy_version=line.policy_version_id,
+                discount_percent=line.discount_percent,
             )
         )
     return stated

@@ -10,8 +10,16 @@ from accounting.ledger.calendar import at_text, month_of
 from accounting.periods.months import list_periods
 from accounting.periods.verify import Verified
 from accounting.prices.book import list_versions
+from accounting.prices.policies import list_policies
 from accounting.reports.documents import Document, instant, money
-from accounting.store.models import BillingAccount, LedgerLine, PriceVersion, Tenant
+from accounting.store.models import (
+    BillingAccount,
+    LedgerLine,
+    PolicyVersion,
+    PriceVersion,
+    Tenant,
+    TenantDiscount,
+)
 from accounting.tenants.tree import list_tenants
 
 
@@ -50,6 +58,46 @@ def price_document(version: PriceVersion) -> Document:
         "supersedes": version.supersedes_id,
         "superseded_at": instant(version.superseded_at_ms),
         "reason": version.reason,
+    }
+
+
+def discount_document(tenant: str, version: TenantDiscount) -> Document:
+    """One version of a tenant's discount."""
+    return {
+        "version": version.id,
+        "book": version.book,
+        "tenant": tenant,
+        "percent": money(version.percent),
+        "from": at_text(version.valid_from_ms),
+        "to": instant(version.valid_to_ms),
+        "recorded_at": at_text(version.recorded_at_ms),
+        "supersedes": version.supersedes_id,
+        "superseded_at": instant(version.superseded_at_ms),
+        "reason": version.reason,
+    }
+
+
+def policy_document(version: PolicyVersion) -> Document:
+    """One version of a policy."""
+    return {
+        "version": version.id,
+        "kind": version.kind,
+        "value": version.value,
+        "from": at_text(version.valid_from_ms),
+        "to": instant(version.valid_to_ms),
+        "recorded_at": at_text(version.recorded_at_ms),
+        "supersedes": version.supersedes_id,
+        "superseded_at": instant(version.superseded_at_ms),
+        "reason": version.reason,
+    }
+
+
+def policies_document(session: Session) -> Document:
+    """Every version of every policy: they hold for all tenants alike, so every reader may see them."""
+    versions = list_policies(session)
+    return {
+        "rows": [policy_document(version) for version in versions],
+        "totals": {"versions": len(versions)},
     }
 
 

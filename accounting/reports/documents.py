@@ -91,6 +91,8 @@ def sums_document(sums: Sums) -> Document:
         "idle_ppm_ms": sums.idle_ppm_ms,
         "held_not_running_ppm_ms": sums.held_not_running_ppm_ms,
         "degraded_ppm_ms": sums.degraded_ppm_ms,
+        "unallocated_ppm_ms": sums.unallocated_ppm_ms,
+        "energy_mj": sums.energy_mj,
         "own_card_hours": str(card_hours(sums.own_ppm_ms)),
         "discount_card_hours": str(card_hours(sums.discount_ppm_ms)),
         "charged_card_hours": str(card_hours(sums.charged_ppm_ms)),
@@ -107,6 +109,7 @@ def card_factor(line: StatementLine) -> Decimal | None:
 
 def _line(line: StatementLine) -> Document:
     return {
+        "line": line.line_id,
         "tenant": line.tenant,
         "day": line.day,
         "kind": line.kind,
@@ -130,8 +133,11 @@ def _line(line: StatementLine) -> Document:
         "card_factor": money(card_factor(line)),
         "held_not_running_ppm_ms": line.held_not_running_ppm_ms,
         "degraded_ppm_ms": line.degraded_ppm_ms,
+        "energy_mj": line.energy_mj,
         "unit_price": money(line.unit_price),
         "price_version": line.price_version,
+        "policy_version": line.policy_version,
+        "discount_percent": money(line.discount_percent),
         "amount": money(line.amount),
         "shown": shown(line.shown),
         "use": use_document(line.use),

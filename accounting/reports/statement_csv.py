@@ -47,6 +47,8 @@ COLUMNS = (
     "mem_peak_mib",
     "covered_ms",
     "energy_active_mj",
+    "energy_mj",
+    "discount_percent",
 )
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
@@ -120,4 +122,6 @@ def _cells(statement: Statement, line: StatementLine) -> list[str | int | Decima
         None if use is None else use.mem_peak_mib,
         None if use is None else use.covered_ms,
         None if use is None else use.energy_active_mj,
+        line.energy_mj or None,
+        money(line.discount_percent),
     ]

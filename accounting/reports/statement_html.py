@@ -22,6 +22,9 @@ def environment() -> jinja2.Environment:
     )
     made.filters |= {
         "hours": units.hours,
+        "quantity": units.quantity,
+        "plain": units.plain,
+        "kwh": units.kwh,
         "amount": units.amount_text,
         "price": units.price_text,
         "sm": units.sm_text,

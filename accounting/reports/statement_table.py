@@ -10,8 +10,11 @@ from accounting.reports.units import (
     coverage_text,
     energy_text,
     hours,
+    kwh,
     peak_text,
+    plain,
     price_text,
+    quantity,
     sm_text,
     what,
     when,
@@ -30,9 +33,10 @@ def statement_table(statement: Statement) -> str:
     for line in statement.lines:
         price = price_text(line.unit_price, statement.currency)
         cells = [line.day, what(line), line.model]
-        cells += [hours(line.own_ppm_ms), hours(line.discount_ppm_ms), hours(line.charged_ppm_ms)]
+        shares = ["", ""] if line.energy_mj else [hours(line.own_ppm_ms), hours(line.discount_ppm_ms)]
+        cells += [*shares, quantity(line)]
         cells += [price, amount_text(line.shown)] if has_money else []
-        cells += ["", ""] if line.kind == "idle" else [sm_text(line.use), peak_text(line.use)]
+        cells += ["", ""] if line.kind != "usage" else [sm_text(line.use), peak_text(line.use)]
         rows.append(cells)
     if has_money:
         blank = [""] * 7
@@ -68,6 +72,13 @@ def _footing(statement: Statement) -> list[str]:
         notes.append(f"of it held but not running {hours(sums.held_not_running_ppm_ms)} card-hours")
     if sums.degraded_ppm_ms:
         notes.append(f"of it degraded (worked while the device was down) {hours(sums.degraded_ppm_ms)}")
+    if sums.unallocated_ppm_ms:
+        notes.append(f"charged without an allocation {hours(sums.unallocated_ppm_ms)} card-hours")
+    if sums.energy_mj:
+        notes.append(f"energy {kwh(sums.energy_mj)}")
+    discounts = sorted({line.discount_percent for line in statement.lines if line.discount_percent})
+    if discounts:
+        notes.append(f"amounts are after {', '.join(map(plain, discounts))} % discount")
     use = statement.use
     if use is not None:
         notes.append(f"measured: {sm_text(use)} SM hours, peak {peak_text(use)}, {energy_text(use)}")
@@ -76,7 +87,8 @@ def _footing(statement: Statement) -> list[str]:
         notes.append(f"unrated, without a price: {', '.join(statement.unrated_models)}")
     for one in statement.unallocated:
         pod = f"{one.namespace}/{one.pod} · {one.container}"
-        notes.append(f"unallocated use, not billed: {pod}, {sm_text(one.use)} SM hours")
+        billed = "billed" if sums.unallocated_ppm_ms else "not billed"
+        notes.append(f"unallocated use, {billed}: {pod}, {sm_text(one.use)} SM hours")
     return notes
 
 

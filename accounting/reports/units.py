@@ -8,10 +8,9 @@ from accounting.ledger.calendar import at_text, local_text
 from accounting.ledger.rounding import card_hours, to_currency
 from accounting.periods.statement import Coverage, StatementLine
 from accounting.periods.use import Use
-from contract.units import MJ_PER_JOULE, PPM
+from contract.units import MJ_PER_KWH, PPM
 
 NOT_MEASURED = "not measured"
-JOULES_PER_KWH = 3_600_000
 
 
 def hours(quantity_ppm_ms: int) -> str:
@@ -64,13 +63,27 @@ def energy_text(use: Use | None) -> str:
     """The active energy in kWh."""
     if use is None:
         return NOT_MEASURED
-    kwh = Decimal(use.energy_active_mj) / Decimal(MJ_PER_JOULE * JOULES_PER_KWH)
-    return f"{kwh:,.4f} kWh"
+    return kwh(use.energy_active_mj)
+
+
+def kwh(energy_mj: int) -> str:
+    """Energy in kWh, to four digits."""
+    return f"{Decimal(energy_mj) / Decimal(MJ_PER_KWH):,.4f} kWh"
 
 
 def what(line: StatementLine) -> str:
     """What a line is for."""
-    return "idle capacity" if line.kind == "idle" else f"{line.namespace}/{line.pod} · {line.container}"
+    if line.energy_mj:
+        return "energy without an allocation" if line.kind == "unallocated" else "energy"
+    if line.kind == "idle":
+        return "idle capacity"
+    pod = f"{line.namespace}/{line.pod} · {line.container}"
+    return f"{pod}, without an allocation" if line.kind == "unallocated" else pod
+
+
+def quantity(line: StatementLine) -> str:
+    """What a line is charged for: card-hours, or energy with its unit."""
+    return kwh(line.energy_mj) if line.energy_mj else hours(line.charged_ppm_ms)
 
 
 def when(at_ms: int | None, time_zone: str) -> str:
@@ -81,3 +94,8 @@ def when(at_ms: int | None, time_zone: str) -> str:
 def exactly(at_ms: int | None) -> str:
     """An instant for machines."""
     return "" if at_ms is None else at_text(at_ms)
+
+
+def plain(number: Decimal) -> str:
+    """A number without trailing zeros or exponent."""
+    return f"{number.normalize():f}"

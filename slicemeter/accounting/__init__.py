@@ -16,6 +16,7 @@ COMMANDS = {
     "token": "who may report and who may read",
     "tenant": "the tree of tenants",
     "price": "prices by SKU and GPU model",
+    "policy": "how shares, idle capacity, energy and unallocated use are treated",
     "rate": "rate the open periods now",
     "verify": "check a period: identities, sums, recomputed against stored",
     "statement": "a tenant's month: table, CSV, JSON or HTML",
