@@ -87,7 +87,7 @@ def _take(
     require_few_lines(text)
     assert reporter.cluster is not None
     lines = read_lines(text, Scope(reporter.cluster, reporter.node_uid), now_ms=now_ms)
-    with service.database.writing() as session:
+    with service.database.writing(cluster=reporter.cluster) as session:
         _bind(session, reporter.cluster, kube_system_uid)
         taken = ingest(session, lines, cluster=reporter.cluster, now_ms=now_ms)
         note_source(

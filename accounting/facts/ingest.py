@@ -11,11 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from sqlalchemy import and_, delete, or_, select
-from sqlalchemy import insert as core_insert
-from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy import or_, select, update
 from sqlalchemy.orm import Session
-from sqlalchemy.schema import CreateTable
 
 from accounting.facts import kinds
 from accounting.facts.bounds import Refusal
@@ -24,10 +21,21 @@ from accounting.facts.marks import mark
 from accounting.facts.quarantine import Refused, put_in_quarantine
 from accounting.facts.reading import Line
 from accounting.facts.touching import Window
+from accounting.store.bulk import insert_into, rows_of_keys, write_rows
 from accounting.store.models import IngestCounter, Node
 from contract.facts import AllocationFact, Fact, NodeStateFact, PresenceFact, canonical_bytes
 
 SomeFact = TypeVar("SomeFact", bound=Fact)
+
+KINDS: Sequence[FactKind[Any]] = (
+    kinds.ALLOCATION,
+    kinds.PRESENCE,
+    kinds.NODE_STATE,
+    kinds.SLICE_USAGE,
+    kinds.UNALLOCATED_USE,
+    kinds.DEVICE_USAGE,
+)
+"""Every kind of fact, in the order in which a batch is merged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +63,6 @@ class _Batch:
     session: Session
     cluster: str
     now_ms: int
-    seq: int
     stored: int = 0
     duplicate: int = 0
     rejected: list[Rejected] = field(default_factory=list)
@@ -79,43 +86,45 @@ def ingest(session: Session, lines: Sequence[Line], *, cluster: str, now_ms: int
     """Merge the good facts of a batch into the store and the others into quarantine.
 
     Args:
-        session: A writing transaction; the caller commits it before it answers.
+        session: A writing transaction of the cluster; the caller commits it before it answers.
         lines: What `reading.read_lines` made of the batch.
         cluster: The cluster of the sender's token; all good facts are of it.
         now_ms: The clock.
     """
-    counter = session.get(IngestCounter, 1)
-    if counter is None:
-        counter = IngestCounter(id=1, last_seq=0)
-        session.add(counter)
-    batch = _Batch(session, cluster, now_ms, counter.last_seq + 1)
+    batch = _Batch(session, cluster, now_ms)
     for line in lines:
         if line.refusal is not None:
             batch.refuse(line, line.refusal)
-    _take(batch, kinds.ALLOCATION, lines)
-    _take(batch, kinds.PRESENCE, lines)
-    _take(batch, kinds.NODE_STATE, lines)
-    _take(batch, kinds.SLICE_USAGE, lines)
-    _take(batch, kinds.UNALLOCATED_USE, lines)
-    _take(batch, kinds.DEVICE_USAGE, lines)
+    changes = [(kind, _changed(batch, kind, lines)) for kind in KINDS]
     if batch.stored:
-        counter.last_seq = batch.seq
+        ingest_seq = _next_number(session)
+        for kind, entries in changes:
+            _write(batch, kind, entries, ingest_seq)
         _name_nodes(session, (line.fact for line in lines))
-        mark(session, cluster, batch.windows, now_ms=now_ms, ingest_seq=batch.seq)
+        mark(session, cluster, batch.windows, now_ms=now_ms, ingest_seq=ingest_seq)
     put_in_quarantine(session, cluster, batch.quarantined, now_ms=now_ms)
     batch.rejected.sort(key=lambda one: one.line)
     return Taken(batch.stored, batch.duplicate, tuple(batch.rejected))
 
 
-def _take(batch: _Batch, kind: FactKind[SomeFact], lines: Sequence[Line]) -> None:
-    """Merge the facts of one kind: read the rows they meet, merge in memory, write what changed."""
+def _next_number(session: Session) -> int:
+    """The number of this request. From here to the commit no other request gets one.
+
+    So numbers become visible in their order: whoever has seen n has seen all facts up to n.
+    """
+    session.execute(update(IngestCounter).values(last_seq=IngestCounter.last_seq + 1))
+    return session.execute(select(IngestCounter.last_seq)).scalar_one()
+
+
+def _changed(batch: _Batch, kind: FactKind[SomeFact], lines: Sequence[Line]) -> list[_Entry[SomeFact]]:
+    """The facts of one kind that change the store: read the rows they meet, and merge in memory."""
     arrived: list[tuple[Line, SomeFact, Key]] = []
     for line in lines:
         if isinstance(line.fact, kind.fact_type):
             row = kind.row_of(line.fact, ingest_seq=0)
             arrived.append((line, line.fact, kind.key_of(row)))
     if not arrived:
-        return
+        return []
     entries: dict[Key, _Entry[SomeFact]] = {
         key: _Entry(fact, fact) for key, fact in _known(batch, kind, {key for _, _, key in arrived}).items()
     }
@@ -126,7 +135,7 @@ def _take(batch: _Batch, kind: FactKind[SomeFact], lines: Sequence[Line]) -> Non
             batch.stored += 1
         else:
             entry.now = _settle(batch, kind, line, entry.now, fact)
-    _write(batch, kind, [entry for entry in entries.values() if entry.before != entry.now])
+    return [entry for entry in entries.values() if entry.before != entry.now]
 
 
 def _settle(
@@ -146,36 +155,21 @@ def _settle(
 
 
 def _known(batch: _Batch, kind: FactKind[SomeFact], keys: set[Key]) -> dict[Key, SomeFact]:
-    """The facts that the store holds for these keys.
-
-    The keys are joined as a temporary table: for a list of row values SQLite would scan the whole table
-    of facts, and a statement with thousands of values takes longer to write than to run.
-    """
-    session, wanted = batch.session, kind.wanted_keys
-    session.execute(CreateTable(wanted, if_not_exists=True))
-    session.execute(delete(wanted))
-    columns = [column.name for column in wanted.columns]
-    session.execute(core_insert(wanted), [dict(zip(columns, key, strict=True)) for key in keys])
-    met = and_(*(column == wanted.columns[column.name] for column in kind.key_columns))
+    """The facts that the store holds for these keys."""
     names = [column.name for column in kind.table.columns]
     found: dict[Key, SomeFact] = {}
-    for values in session.execute(select(kind.table).select_from(wanted).join(kind.table, met)):
+    for values in rows_of_keys(batch.session, kind.model, keys):
         row = dict(zip(names, values, strict=True))
         found[kind.key_of(row)] = kind.fact_of(row)
     return found
 
 
-def _write(batch: _Batch, kind: FactKind[SomeFact], changed: Sequence[_Entry[SomeFact]]) -> None:
-    if not changed:
-        return
-    keys = kind.key_columns
-    statement = insert(kind.table)
-    statement = statement.on_conflict_do_update(
-        index_elements=keys,
-        set_={c.name: statement.excluded[c.name] for c in kind.table.columns if c not in keys},
+def _write(
+    batch: _Batch, kind: FactKind[SomeFact], changed: Sequence[_Entry[SomeFact]], ingest_seq: int
+) -> None:
+    write_rows(
+        batch.session, kind.model, [kind.row_of(entry.now, ingest_seq=ingest_seq) for entry in changed]
     )
-    rows: list[dict[str, Any]] = [dict(kind.row_of(entry.now, ingest_seq=batch.seq)) for entry in changed]
-    batch.session.execute(statement, rows)
     for entry in changed:
         batch.windows.extend(kind.touched(entry.before, entry.now, batch.now_ms))
 
@@ -190,7 +184,7 @@ def _name_nodes(session: Session, facts: Iterable[Fact | None]) -> None:
             names[key] = max(names.get(key, (0, "")), (at_ms, fact.node))
     if not names:
         return
-    statement = insert(Node)
+    statement = insert_into(session, Node)
     new = statement.excluded
     is_later = or_(
         new.named_at_ms > Node.named_at_ms, (new.named_at_ms == Node.named_at_ms) & (new.name > Node.name)

@@ -9,11 +9,10 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import msgspec
-from sqlalchemy import Column, MetaData, Table
+from sqlalchemy import Column, Table
 
 from accounting.facts import merging, touching
 from accounting.facts.merging import Merged
@@ -44,12 +43,6 @@ Key: TypeAlias = tuple[Value, ...]
 SomeFact = TypeVar("SomeFact", bound=Fact)
 
 
-@cache
-def _wanted_keys(table: Table) -> Table:
-    columns = (Column(column.name, column.type) for column in table.primary_key)
-    return Table(f"wanted_{table.name}", MetaData(), *columns, prefixes=["TEMPORARY"])
-
-
 @dataclass(frozen=True, slots=True)
 class FactKind(Generic[SomeFact]):
     """One kind of fact.
@@ -78,11 +71,6 @@ class FactKind(Generic[SomeFact]):
     def key_columns(self) -> list[Column[Any]]:
         """The columns of the natural key, in the order of its index."""
         return list(self.table.primary_key)
-
-    @property
-    def wanted_keys(self) -> Table:
-        """A temporary table for the keys that a batch asks for."""
-        return _wanted_keys(self.table)
 
     def row_of(self, fact: SomeFact, *, ingest_seq: int) -> Row:
         """A fact as the values of its row."""

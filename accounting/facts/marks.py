@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from sqlalchemy import func, select, union
-from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.orm import Session
 
 from accounting.facts.touching import Window
+from accounting.store.bulk import write_rows
 from accounting.store.models import AllocationReport, PresenceReport, RatingMark
 
 _IDS_PER_QUERY = 500
@@ -31,11 +31,6 @@ def mark(session: Session, cluster: str, windows: Sequence[Window], *, now_ms: i
             touched.update((window.node_uid, device_uuid, day_ms) for day_ms in window.days(now_ms=now_ms))
     if not touched:
         return
-    statement = insert(RatingMark)
-    statement = statement.on_conflict_do_update(
-        index_elements=[column.name for column in RatingMark.__table__.primary_key],
-        set_={"ingest_seq": statement.excluded.ingest_seq},
-    )
     rows = [
         {
             "cluster": cluster,
@@ -46,7 +41,7 @@ def mark(session: Session, cluster: str, windows: Sequence[Window], *, now_ms: i
         }
         for node_uid, device_uuid, day_ms in sorted(touched)
     ]
-    session.execute(statement, rows)
+    write_rows(session, RatingMark, rows)
 
 
 def _devices(session: Session, cluster: str, node_uid: str) -> Sequence[str]:

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import func, select
-from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.orm import Session
 
 from accounting.facts.bounds import Refusal
+from accounting.store.bulk import insert_into
 from accounting.store.models import Quarantine
 
 MAX_KEPT = 10_000
@@ -46,4 +46,4 @@ def put_in_quarantine(session: Session, cluster: str, refused: Sequence[Refused]
         for one in refused[: max(room, 0)]
     ]
     if rows:
-        session.execute(insert(Quarantine).on_conflict_do_nothing(), rows)
+        session.execute(insert_into(session, Quarantine).on_conflict_do_nothing(), rows)

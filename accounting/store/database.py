@@ -1,83 +1,114 @@
-"""The engine and its two kinds of transaction: one that reads, one that writes.
+"""The database and its two kinds of transaction: one that reads, one that writes.
 
-Invariant: a writing transaction holds the write lock from its beginning (`BEGIN IMMEDIATE`), so what it
-read cannot have changed when it writes, and two writers wait for each other instead of failing.
+Invariant: what a writing transaction read cannot have changed when it writes, and two writers wait for
+each other instead of failing. On SQLite there is one writer at a time; on PostgreSQL one for the whole of
+the books, or one for each cluster.
 """
 
 from __future__ import annotations
 
-import sqlite3
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy import Connection, create_engine, event
+from sqlalchemy import URL, Connection, Engine
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.orm import Session
-from sqlalchemy.pool import ConnectionPoolEntry, NullPool
+from sqlalchemy.pool import NullPool
 
+from accounting.store import postgresql, sqlite
 from accounting.store.errors import StoreError
 
 DEFAULT_URL = "sqlite:///slicemeter.sqlite"
 
-_WRITES = "slicemeter_writes"
-_BUSY_TIMEOUT_MS = 30_000
+_WAY_OUT = "write for example sqlite:///slicemeter.sqlite or postgresql://user@host/slicemeter"
 
 
 class Database:
     """One database, reached by `reading()` and `writing()`.
 
     Args:
-        url: A SQLAlchemy URL: `sqlite:///relative/path` or `sqlite:////absolute/path`.
+        url: A SQLAlchemy URL: `sqlite:///relative/path`, `sqlite:////absolute/path` or
+            `postgresql://user:password@host:port/name`.
+
+    Attributes:
+        url: The URL as it may be shown: without a password.
 
     Raises:
         StoreError: The URL is not one, or names a database that is not supported.
     """
 
     def __init__(self, url: str = DEFAULT_URL) -> None:
-        self.url = url
-        try:
-            parsed = make_url(url)
-        except ArgumentError:
-            raise StoreError(
-                f'database "{url}" is no URL; write for example sqlite:///slicemeter.sqlite'
-            ) from None
-        if parsed.get_backend_name() != "sqlite" or parsed.database in {None, "", ":memory:"}:
-            raise StoreError(
-                f'database "{parsed.render_as_string()}": only SQLite files are supported; '
-                "write for example sqlite:///slicemeter.sqlite"
+        parsed = _parse(url)
+        self.is_postgresql = parsed.get_backend_name() == "postgresql"
+        self._url = parsed
+        if self.is_postgresql:
+            self.url = parsed.render_as_string(hide_password=True)
+            self.engine = postgresql.open_engine(parsed)
+            self._reader: Engine = self.engine.execution_options(
+                isolation_level="REPEATABLE READ", postgresql_readonly=True
             )
-        self.engine = create_engine(parsed)
-        self._writer = self.engine.execution_options(**{_WRITES: True})
-        event.listen(self.engine, "connect", _prepare_connection)
-        event.listen(self.engine, "begin", _begin)
+            self._writer = self.engine.execution_options(isolation_level="READ COMMITTED")
+        else:
+            self.url = url
+            self.engine = sqlite.open_engine(parsed)
+            self._reader = self.engine
+            self._writer = self.engine.execution_options(**{sqlite.WRITES: True})
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
         """A transaction that sees one state of the database and changes nothing."""
-        with Session(self.engine) as session:
+        with Session(self._reader) as session:
             yield session
             session.rollback()
 
     @contextmanager
-    def writing(self) -> Iterator[Session]:
-        """A transaction that is committed when the block ends, and rolled back when it raises."""
+    def writing(self, *, cluster: str | None = None) -> Iterator[Session]:
+        """A transaction that is committed when the block ends, and rolled back when it raises.
+
+        Args:
+            cluster: The one cluster whose facts and ledger it touches, besides rows that it alone makes;
+                others may then write for other clusters meanwhile. None: it has the books for itself.
+        """
         with Session(self._writer) as session, session.begin():
-            session.connection()  # takes the lock now, not at the first statement
+            connection = session.connection()  # takes the lock now, not at the first statement
+            if self.is_postgresql:
+                if cluster is None:
+                    postgresql.lock_books(connection)
+                else:
+                    postgresql.lock_cluster(connection, cluster)
             yield session
 
     @contextmanager
-    def migrating(self) -> Iterator[Connection]:
-        """A connection of its own for alembic, with foreign keys off.
+    def turn(self, task: str) -> Iterator[None]:
+        """A time in which no other process does this long task of many transactions.
 
-        A table that is rebuilt is dropped on the way, and SQLite would take the rows that point at it
-        along; the switch has no effect inside a transaction, so it is thrown when connecting.
+        SQLite has one service and one writer, so there every time is such a time.
         """
-        engine = create_engine(self.engine.url, poolclass=NullPool, execution_options={_WRITES: True})
-        event.listen(engine, "connect", _prepare_connection)
-        event.listen(engine, "connect", _foreign_keys_off)
-        event.listen(engine, "begin", _begin)
+        if not self.is_postgresql:
+            yield
+            return
+        engine = postgresql.open_engine(self._url, poolclass=NullPool)
+        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            postgresql.wait_for_turn(connection, task)
+            yield
+
+    @contextmanager
+    def migrating(self) -> Iterator[Connection]:
+        """A connection of its own for alembic; the caller begins and ends its transaction.
+
+        SQLite's has foreign keys off: a table that is rebuilt is dropped on the way, and SQLite would take
+        the rows that point at it along; the switch has no effect inside a transaction.
+        """
+        if self.is_postgresql:
+            engine = postgresql.open_engine(self._url, poolclass=NullPool)
+        else:
+            engine = sqlite.open_engine(self._url, poolclass=NullPool, keeps_foreign_keys=False)
+            engine = engine.execution_options(**{sqlite.WRITES: True})
         with engine.connect() as connection:
+            if self.is_postgresql:
+                postgresql.prepare_migration(connection)
             yield connection
 
     def close(self) -> None:
@@ -85,21 +116,18 @@ class Database:
         self.engine.dispose()
 
 
-def _prepare_connection(connection: sqlite3.Connection, _entry: ConnectionPoolEntry) -> None:
-    # The driver's own transactions begin too late (at the first INSERT); `_begin` begins them.
-    connection.isolation_level = None
-    cursor = connection.cursor()
-    cursor.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}")
-    cursor.execute("PRAGMA journal_mode = WAL")
-    cursor.execute("PRAGMA synchronous = FULL")
-    cursor.execute("PRAGMA foreign_keys = ON")
-    cursor.close()
-
-
-def _foreign_keys_off(connection: sqlite3.Connection, _entry: ConnectionPoolEntry) -> None:
-    connection.execute("PRAGMA foreign_keys = OFF")
-
-
-def _begin(connection: Connection) -> None:
-    writes = connection.get_execution_options().get(_WRITES, False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+def _parse(url: str) -> URL:
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):
+        shown = re.sub(r"//.*@", "//…@", url)  # there may be a password
+        raise StoreError(f'database "{shown}" is no URL; {_WAY_OUT}') from None
+    backend = parsed.get_backend_name()
+    if backend == "postgresql" and parsed.database:
+        return parsed
+    if backend == "sqlite" and parsed.database not in {None, "", ":memory:"}:
+        return parsed
+    raise StoreError(
+        f'database "{parsed.render_as_string()}": only SQLite files and named PostgreSQL databases are '
+        f"supported; {_WAY_OUT}"
+    )

@@ -77,7 +77,8 @@ def require_current(database: Database) -> None:
 
 
 def _unusable(database: Database, error: DatabaseError) -> StoreError:
+    reason = " ".join(str(error.orig).split())
     return StoreError(
-        f'database "{database.url}" cannot be used: {error.orig}; name another with --database or '
+        f'database "{database.url}" cannot be used: {reason}; name another with --database or '
         "SLICEMETER_DATABASE"
     )

@@ -19,6 +19,6 @@ def main(argv: Sequence[str]) -> int:
     upgrade(database)
     after = current_revision(database)
     done = "is up to date" if before == after else "was made" if before is None else f"was at {before}"
-    print(f'database "{arguments.database}" {done}: schema {after}')
+    print(f'database "{database.url}" {done}: schema {after}')
     database.close()
     return 0

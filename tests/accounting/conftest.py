@@ -1,14 +1,17 @@
 """A database as a user has it, and facts of which a test writes only what it is about.
 
-The database is made by alembic, one for each test, copied from one that was migrated once.
+The database is made by alembic, one for each test, copied from one that was migrated once. Whoever asks
+for `database` runs twice, on SQLite and on PostgreSQL.
 """
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -17,6 +20,7 @@ from accounting.store.database import Database
 from accounting.store.migrate import upgrade
 from contract.facts import AllocationFact, NodeStateFact, PresenceFact, SliceUsageFact
 from contract.ids import ClusterCode, DeviceUuid, EpochId, NodeUid, PodUid, TenantKey
+from tests.accounting.postgresql import Server, running_server
 
 
 @pytest.fixture(scope="session")
@@ -31,13 +35,59 @@ def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[Server]:
+    with running_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def migrated_database(postgresql: Server) -> Iterator[str]:
+    with postgresql.migrated() as name:
+        yield name
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)])
+def database_kind(request: pytest.FixtureRequest) -> str:
+    kind: str = request.param
+    return kind
+
+
 @pytest.fixture
-def database(migrated_file: Path, tmp_path: Path) -> Iterator[Database]:
-    path = tmp_path / "slicemeter.sqlite"
-    shutil.copy(migrated_file, path)
-    database = Database(f"sqlite:///{path}")
-    yield database
-    database.close()
+def new_books(
+    database_kind: str, request: pytest.FixtureRequest
+) -> Callable[[], AbstractContextManager[Database]]:
+    """Makes migrated databases, for a test that needs more than one."""
+    if database_kind == "sqlite":
+        migrated_file: Path = request.getfixturevalue("migrated_file")
+        return lambda: _copied_file(migrated_file)
+    server: Server = request.getfixturevalue("postgresql")
+    template: str = request.getfixturevalue("migrated_database")
+    return lambda: _copied_database(server, template)
+
+
+@contextmanager
+def _copied_file(migrated_file: Path) -> Iterator[Database]:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "slicemeter.sqlite"
+        shutil.copy(migrated_file, path)
+        database = Database(f"sqlite:///{path}")
+        yield database
+        database.close()
+
+
+@contextmanager
+def _copied_database(server: Server, template: str) -> Iterator[Database]:
+    with server.database(template) as name:
+        database = Database(server.url(name))
+        yield database
+        database.close()
+
+
+@pytest.fixture
+def database(new_books: Callable[[], AbstractContextManager[Database]]) -> Iterator[Database]:
+    with new_books() as made:
+        yield made
 
 
 @pytest.fixture(scope="session")

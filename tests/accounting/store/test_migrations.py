@@ -61,12 +61,12 @@ def test_the_migrations_make_what_the_models_say(database: Database) -> None:
     command.check(alembic_config(database))
 
 
-def test_the_migrations_make_the_models_checks_too(database: Database, tmp_path: Path) -> None:
+def test_the_migrations_make_the_models_checks_too(migrated_file: Path, tmp_path: Path) -> None:
     # `alembic check` compares no check constraints, so the statements themselves are compared.
     engine = create_engine(f"sqlite:///{tmp_path / 'models.sqlite'}")
     Base.metadata.create_all(engine)
     engine.dispose()
-    migrated, modelled = schema(Path(str(database.engine.url.database))), schema(tmp_path / "models.sqlite")
+    migrated, modelled = schema(migrated_file), schema(tmp_path / "models.sqlite")
     triggers = {name for name, sql in migrated.items() if sql.startswith("CREATE TRIGGER")}
     assert set(migrated) - triggers == set(modelled)
     for name, sql in modelled.items():
@@ -91,7 +91,17 @@ def test_a_file_that_is_no_database_is_refused_by_name(tmp_path: Path) -> None:
             use(database)
 
 
-@pytest.mark.parametrize("url", ["nonsense", "sqlite://", "sqlite:///:memory:", "mysql://host/db"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "nonsense",
+        "sqlite://",
+        "sqlite:///:memory:",
+        "mysql://host/db",
+        "postgresql://host",
+        "postgresql://h:x/y",
+    ],
+)
 def test_a_database_that_is_not_supported_is_refused_by_name(url: str) -> None:
     with pytest.raises(StoreError, match=r"write for example sqlite:///slicemeter\.sqlite"):
         Database(url)
