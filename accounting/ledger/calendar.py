@@ -12,7 +12,10 @@ from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-_MONTH = re.compile(r"(?P<year>\d{4})-(?P<month>0[1-9]|1[0-2])")
+FIRST_YEAR, LAST_YEAR = 1971, 9998
+"""Years that may be asked for: one year around them still is a time that Python and the store can hold."""
+
+_MONTH = re.compile(r"(?P<year>\d{4})-(?P<month>0[1-9]|1[0-2])", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ONE_MS = timedelta(milliseconds=1)
 
@@ -58,11 +61,13 @@ def parse_month(text: str) -> Month:
     """Read `2026-10`.
 
     Raises:
-        CalendarError: It is no month.
+        CalendarError: It is no month, or lies outside the years that may be asked for.
     """
     match = _MONTH.fullmatch(text)
-    if match is None or match["year"] == "0000":
-        raise CalendarError(f'period "{text}" is no month; write it like 2026-10')
+    if match is None or not FIRST_YEAR <= int(match["year"]) <= LAST_YEAR:
+        raise CalendarError(
+            f'period "{text}" is no month from {FIRST_YEAR} to {LAST_YEAR}; write it like 2026-10'
+        )
     return Month(int(match["year"]), int(match["month"]))
 
 
@@ -124,7 +129,7 @@ def parse_instant(text: str) -> int:
     """Read an RFC 3339 instant as Unix milliseconds.
 
     Raises:
-        CalendarError: It is none, or has no offset.
+        CalendarError: It is none, has no offset, or lies outside the years that may be asked for.
     """
     try:
         when = datetime.fromisoformat(text)
@@ -132,4 +137,6 @@ def parse_instant(text: str) -> int:
         when = None
     if when is None or when.tzinfo is None:
         raise CalendarError(f'"{text}" is no instant; write it with its offset, like 2026-10-01T00:00:00Z')
+    if not FIRST_YEAR <= when.year <= LAST_YEAR:
+        raise CalendarError(f'"{text}" lies outside the years {FIRST_YEAR} to {LAST_YEAR}; name one in them')
     return (when - _EPOCH) // _ONE_MS

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import pytest
 
@@ -229,6 +230,35 @@ def test_a_time_or_word_that_cannot_be_is_refused_as_a_problem(books: Api, path:
     answer = books.request("GET", path, token=books.token("operator"))
     assert answer.status_code == 422
     assert answer.headers["content-type"] == "application/problem+json"
+
+
+EDGES = [
+    ("1971-01-01T00:00:00Z", "1971-01-01T00:00:01Z", 200),
+    ("9998-12-31T23:00:00-14:00", "9998-12-31T23:59:59-14:00", 200),
+    ("1970-01-01T00:00:00Z", "1970-01-01T00:00:01Z", 422),
+    ("9999-12-31T00:00:00Z", "9999-12-31T23:59:59Z", 422),
+]
+
+
+@pytest.mark.parametrize("report", ["usage", "allocations", "capacity"])
+@pytest.mark.parametrize(("begins", "ends", "status"), EDGES)
+def test_window_at_the_edge_of_time_is_answered_or_refused(
+    books: Api, report: str, begins: str, ends: str, status: int
+) -> None:
+    operator = books.token("operator")
+    for query in (f"from={quote(begins)}&to={quote(ends)}", f"to={quote(ends)}"):
+        answer = books.request("GET", f"/api/v1/{report}?{query}", token=operator)
+        assert answer.status_code == status, answer.text
+
+
+@pytest.mark.parametrize(
+    ("month", "status"),
+    [("1971-01", 200), ("9998-12", 200), ("1970-01", 422), ("9999-12", 422), ("0001-01", 422)],
+)
+def test_month_at_the_edge_of_time_is_answered_or_refused(books: Api, month: str, status: int) -> None:
+    operator = books.token("operator")
+    for path in (f"costs?period={month}", f"verify/{month}", f"statements/{month}?tenant=acme/tenant-a"):
+        assert books.request("GET", f"/api/v1/{path}", token=operator).status_code == status, path
 
 
 def test_prices_a_tenant_sees_are_those_on_its_lines(books: Api) -> None:

@@ -101,10 +101,36 @@ def test_an_instant_lies_in_its_day_and_month(at_ms: int, zone: str) -> None:
     assert midnight_ms(local_date(at_ms, zone), zone) == start
 
 
-@pytest.mark.parametrize("text", ["2026-13", "2026", "26-10", "2026-1", "0000-01", "2026-10-01", ""])
+@pytest.mark.parametrize("text", [
+        "2026-13", "2026", "26-10", "2026-1", "0000-01", "0001-01", "1970-12", "9999-01", "9999-12",
+        "2026-10-01", "٢٠٢٦-10", "２０２６-10", "2026-10\n", "",
+    ])  # fmt: skip
 def test_no_month_is_refused_with_the_way_to_write_one(text: str) -> None:
     with pytest.raises(CalendarError, match="like 2026-10"):
         parse_month(text)
+
+
+@pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "Etc/GMT+12", "UTC"])
+def test_first_and_last_month_that_may_be_asked_for_can_be_reckoned_with(zone: str) -> None:
+    for text in ("1971-01", "9998-12"):
+        start, end = month_bounds_ms(parse_month(text), zone)
+        assert (end - start) == 31 * 24 * HOUR
+        assert start - 24 * HOUR > 0
+        assert midnights_ms(start, end, zone)[0] == start
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0001-01-01T00:00:00+23:59",
+        "1970-12-31T23:59:59Z",
+        "9999-01-01T00:00:00Z",
+        "9999-12-31T23:59:59-23:59",
+    ],
+)
+def test_instants_that_no_window_can_hold_are_refused(text: str) -> None:
+    with pytest.raises(CalendarError, match="1971 to 9998"):
+        parse_instant(text)
 
 
 def test_unknown_zone_is_named() -> None:
