@@ -60,16 +60,16 @@ def rate(database: Database, *, as_of_ms: int, grace_ms: int) -> Rated:
         as_of_ms: Now; open holds reach up to here.
         grace_ms: How long a slice is held after its latest confirmation when nobody saw it end.
     """
-    due = _begin(database, as_of_ms, grace_ms)
     days = lines = 0
     unknown: list[DeviceKey] = []
-    for key in due:
-        with database.writing() as session:
-            rated = _rate_card(session, key, as_of_ms=as_of_ms, grace_ms=grace_ms)
-        days += sum((one.run[1] - one.run[0]) // MS_PER_DAY for one in rated)
-        lines += sum(len(one.lines) for one in rated)
-        if any(one.card.is_unknown for one in rated):
-            unknown.append(key)
+    with database.turn("rate"):
+        for key in _begin(database, as_of_ms, grace_ms):
+            with database.writing(cluster=key.cluster) as session:
+                rated = _rate_card(session, key)
+            days += sum((one.run[1] - one.run[0]) // MS_PER_DAY for one in rated)
+            lines += sum(len(one.lines) for one in rated)
+            if any(one.card.is_unknown for one in rated):
+                unknown.append(key)
     return Rated(as_of_ms, days, lines, tuple(unknown))
 
 
@@ -95,9 +95,14 @@ def _begin(database: Database, as_of_ms: int, grace_ms: int) -> list[DeviceKey]:
         )
 
 
-def _rate_card(session: Session, key: DeviceKey, *, as_of_ms: int, grace_ms: int) -> list[Computed]:
+def _rate_card(session: Session, key: DeviceKey) -> list[Computed]:
+    """Rate a card as of the books' instant: where two ratings run, whoever began last has set it."""
     marks = select(RatingMark.day_ms).where(*_marks_of(key), RatingMark.ingest_seq != RATED)
     runs = runs_of_days(session.scalars(marks).all())
+    if not runs:
+        return []
+    state = session.get_one(RatingState, 1)
+    as_of_ms, grace_ms = state.rated_as_of_ms, state.grace_ms
     rulebook = read_rulebook(session)
     tenants, periods = TenantTree(session, now_ms=as_of_ms), Periods(session)
     tenants.idle(rulebook.books[key.cluster].platform.code)

@@ -149,10 +149,10 @@ def test_crash_between_two_cards_ends_in_the_same_ledger(
         ledger.send([presence(at("09:00"), now, device_uuid=card), held], now_ms=now)
     rate_card = rating._rate_card
 
-    def crash_on_the_second(session: object, key: object, **times: int) -> object:
+    def crash_on_the_second(session: object, key: object) -> object:
         if getattr(key, "device_uuid", "") == "GPU-2":
             raise KeyboardInterrupt
-        return rate_card(session, key, **times)  # type: ignore[arg-type]
+        return rate_card(session, key)  # type: ignore[arg-type]
 
     monkeypatch.setattr(rating, "_rate_card", crash_on_the_second)
     with pytest.raises(KeyboardInterrupt):
@@ -165,6 +165,30 @@ def test_crash_between_two_cards_ends_in_the_same_ledger(
     assert totals(ledger, "usage") == {"acme/team": 2 * 3 * CARD_HOUR * 3 // 10}
     assert ledger.verify().holds
     assert not ledger.verify().pending
+
+
+@pytest.mark.parametrize("database_kind", ["sqlite"])  # on PostgreSQL the second waits for its turn
+def test_two_ratings_at_once_are_as_the_one_that_began_last(
+    ledger: Ledger, at: At, allocation: Allocation, presence: Presence, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = at("11:50")
+    held = allocation(bound_at_ms=at("09:00"), confirmed_at_ms=seen)
+    ledger.send([presence(at("09:00"), seen), held], now_ms=seen)
+    begin = rating._begin
+
+    def begin_and_be_overtaken(*arguments: object) -> object:
+        due = begin(*arguments)  # type: ignore[arg-type]
+        monkeypatch.undo()
+        ledger.rate(at("12:00"))
+        return due
+
+    monkeypatch.setattr(rating, "_begin", begin_and_be_overtaken)
+    ledger.rate(at("11:55"))
+    # The hold reaches to now, within the grace: 0.30 of the card for 3 h, and later for 3 h 4 min.
+    assert totals(ledger, "usage") == {"acme/team": 3 * CARD_HOUR * 3 // 10}
+    assert ledger.verify().holds
+    ledger.rate(at("12:04"))
+    assert totals(ledger, "usage") == {"acme/team": (3 * CARD_HOUR + 4 * CARD_MINUTE) * 3 // 10}
 
 
 def test_open_hold_grows_with_time_and_ends_with_the_grace_until_confirmed_again(
