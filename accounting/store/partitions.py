@@ -12,11 +12,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from sqlalchemy import Connection, text
 from sqlalchemy.orm import Session
 
+from accounting.ledger.calendar import Month, month_bounds_ms, month_of
 from accounting.store.errors import StoreError
 
 PARTITIONED = ("usage_fact", "unallocated_fact", "device_fact")
@@ -24,39 +24,11 @@ MONTHS_AHEAD = 3
 MAX_AGE_DAYS = 400
 """As long as facts may come late, their month stays where they are looked for."""
 
+UTC = "UTC"
+"""Partitions are cut at UTC midnights, whatever zones the accounts are in."""
+
 _MS_PER_DAY = 86_400_000
-_NAME = re.compile(rf"(?:{'|'.join(PARTITIONED)})_(?:p(\d{{4}})(\d{{2}})|default)")
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class UtcMonth:
-    """A month of partitions, between UTC midnights whatever zone the accounts are in."""
-
-    year: int
-    month: int
-
-    @classmethod
-    def at(cls, at_ms: int) -> UtcMonth:
-        """The month that holds an instant."""
-        moment = datetime.fromtimestamp(at_ms // 1000, UTC)
-        return cls(moment.year, moment.month)
-
-    @property
-    def following(self) -> UtcMonth:
-        """The next one."""
-        return UtcMonth(self.year + self.month // 12, self.month % 12 + 1)
-
-    @property
-    def from_ms(self) -> int:
-        """Its first instant."""
-        return int(datetime(self.year, self.month, 1, tzinfo=UTC).timestamp()) * 1000
-
-    def partition_of(self, table: str) -> str:
-        """The name of its part of a table."""
-        return f"{table}_p{self.year:04}{self.month:02}"
-
-    def __str__(self) -> str:
-        return f"{self.year:04}-{self.month:02}"
+_NAME = re.compile(rf"(?:{'|'.join(PARTITIONED)})_(?:p(\d{{4}})(\d{{2}})|default)(?:_retired)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +36,12 @@ class Stray:
     """Hours of one month that lie in a DEFAULT partition."""
 
     table: str
-    month: UtcMonth
+    month: Month
     rows: int
 
 
 def is_partition(name: str) -> bool:
-    """Whether a table is part of another."""
+    """Whether a table is, or was, part of another."""
     return _NAME.fullmatch(name) is not None
 
 
@@ -80,16 +52,16 @@ def make_ahead(session: Session, *, now_ms: int, months: int = MONTHS_AHEAD) -> 
     """
     if session.connection().dialect.name != "postgresql":
         return []
-    wanted = [UtcMonth.at(now_ms)]
+    wanted = [month_of(now_ms, UTC)]
     for _ in range(months):
-        wanted.append(wanted[-1].following)
+        wanted.append(wanted[-1].next())
     connection = session.connection()
     stray = {(one.table, one.month) for one in strays(session)}
     made = []
     for table in PARTITIONED:
         there = {name for name, _ in _partitions(connection, table)}
         for month in wanted:
-            name = month.partition_of(table)
+            name = _part(table, month)
             if name not in there and (table, month) not in stray:
                 connection.execute(
                     text(f"CREATE TABLE {name} PARTITION OF {table} {_bounds(month)}")  # names of ours
@@ -110,11 +82,11 @@ def _strays(connection: Connection, table: str) -> Iterator[Stray]:
     hours = connection.execute(
         text(f"SELECT hour_ms, count(*) FROM {table}_default GROUP BY hour_ms")  # noqa: S608 - a name of ours
     )
-    counts: dict[UtcMonth, int] = {}
+    counts: dict[Month, int] = {}
     for hour_ms, count in hours:
-        month = UtcMonth.at(hour_ms)
+        month = month_of(hour_ms, UTC)
         counts[month] = counts.get(month, 0) + count
-    for month, count in sorted(counts.items()):
+    for month, count in sorted(counts.items(), key=lambda item: item[0].first_day):
         yield Stray(table, month, count)
 
 
@@ -123,8 +95,8 @@ def drain(session: Session) -> list[Stray]:
     connection = session.connection()
     found = strays(session)
     for one in found:
-        name = one.month.partition_of(one.table)
-        from_ms, to_ms = one.month.from_ms, one.month.following.from_ms
+        name = _part(one.table, one.month)
+        from_ms, to_ms = month_bounds_ms(one.month, UTC)
         connection.execute(
             text(f"CREATE TABLE {name} (LIKE {one.table} INCLUDING DEFAULTS INCLUDING CONSTRAINTS)")
         )
@@ -138,7 +110,7 @@ def drain(session: Session) -> list[Stray]:
     return found
 
 
-def retire(session: Session, before: UtcMonth, *, now_ms: int) -> list[str]:
+def retire(session: Session, before: Month, *, now_ms: int) -> list[str]:
     """Take the months before this one out of their tables; returns the tables that they are from now on.
 
     What happens to them, an export or a deletion, is for a person to decide: nothing is dropped here.
@@ -147,16 +119,16 @@ def retire(session: Session, before: UtcMonth, *, now_ms: int) -> list[str]:
         StoreError: Facts of these months may still come.
     """
     first_kept_ms = now_ms - MAX_AGE_DAYS * _MS_PER_DAY
-    if before.from_ms > first_kept_ms:
+    if month_bounds_ms(before, UTC)[0] > first_kept_ms:
         raise StoreError(
             f"cannot retire the months before {before}: facts up to {MAX_AGE_DAYS} days old are accepted; "
-            f"name {UtcMonth.at(first_kept_ms)} or an earlier month"
+            f"name {month_of(first_kept_ms, UTC)} or an earlier month"
         )
     connection = session.connection()
     retired = []
     for table in PARTITIONED:
         for name, month in _partitions(connection, table):
-            if month is not None and month < before:
+            if month is not None and month.first_day < before.first_day:
                 # Not CONCURRENTLY: PostgreSQL does not do that beside a DEFAULT partition.
                 connection.execute(text(f"ALTER TABLE {table} DETACH PARTITION {name}"))
                 connection.execute(text(f"ALTER TABLE {name} RENAME TO {name}_retired"))
@@ -164,7 +136,7 @@ def retire(session: Session, before: UtcMonth, *, now_ms: int) -> list[str]:
     return retired
 
 
-def _partitions(connection: Connection, table: str) -> list[tuple[str, UtcMonth | None]]:
+def _partitions(connection: Connection, table: str) -> list[tuple[str, Month | None]]:
     """Names of the partitions and their months; None for DEFAULT."""
     names = connection.scalars(
         text(
@@ -173,14 +145,19 @@ def _partitions(connection: Connection, table: str) -> list[tuple[str, UtcMonth 
         ),
         {"parent": table},
     )
-    found: list[tuple[str, UtcMonth | None]] = []
+    found: list[tuple[str, Month | None]] = []
     for name in names:
         match = _NAME.fullmatch(name)
         if match is not None:
-            month = None if match[1] is None else UtcMonth(int(match[1]), int(match[2]))
+            month = None if match[1] is None else Month(int(match[1]), int(match[2]))
             found.append((name, month))
     return found
 
 
-def _bounds(month: UtcMonth) -> str:
-    return f"FOR VALUES FROM ({month.from_ms}) TO ({month.following.from_ms})"
+def _part(table: str, month: Month) -> str:
+    return f"{table}_p{month.year:04}{month.month:02}"
+
+
+def _bounds(month: Month) -> str:
+    from_ms, to_ms = month_bounds_ms(month, UTC)
+    return f"FOR VALUES FROM ({from_ms}) TO ({to_ms})"

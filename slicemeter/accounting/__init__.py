@@ -11,6 +11,7 @@ from accounting.errors import AccountingError
 COMMANDS = {
     "serve": "run the service: facts in, ledger and statements out",
     "migrate": "make the database, or bring it to the schema of this program",
+    "partition": "make the monthly partitions of a PostgreSQL database",
     "cluster": "the clusters that report",
     "account": "the accounts that get statements",
     "token": "who may report and who may read",

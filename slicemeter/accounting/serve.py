@@ -14,6 +14,7 @@ from accounting.periods.rate import rate
 from accounting.settings import Settings
 from accounting.store.database import Database
 from accounting.store.migrate import current_revision, require_current, upgrade
+from accounting.store.partitions import make_ahead
 from slicemeter.accounting.options import now_ms, parser
 
 DEFAULT_LISTEN = "127.0.0.1:8476"
@@ -64,6 +65,8 @@ def main(argv: Sequence[str]) -> int:
     try:
         if current_revision(database) is None:
             upgrade(database)
+            with database.writing() as session:
+                make_ahead(session, now_ms=now_ms())
         require_current(database)
         if arguments.admin_token_file is not None:
             _make_admin(database, arguments.admin_token_file)
