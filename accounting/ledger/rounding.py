@@ -122,6 +122,11 @@ def amount_of(
     return EXACT.divide(product, divisor).quantize(AMOUNT_STEP, context=EXACT)
 
 
+def plain(number: Decimal) -> str:
+    """A number without exponent or trailing zeros, however many digits its store gives it."""
+    return f"{number.normalize(EXACT):f}"
+
+
 def card_hours(quantity_ppm_ms: int, digits: int = 6) -> Decimal:
     """Card time in card-hours, for showing; the whole number beside it is the exact value."""
     exact = EXACT.divide(Decimal(quantity_ppm_ms), Decimal(CARD_HOUR_PPM_MS))

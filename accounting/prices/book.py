@@ -17,6 +17,7 @@ from accounting.access.viewer import Viewer
 from accounting.errors import InvalidError
 from accounting.ledger.calendar import at_text
 from accounting.ledger.pricing import EVERY_MODEL, UNITS, Price, plain_model
+from accounting.ledger.rounding import plain
 from accounting.prices.versioning import Recording, Validity, make_room, mark_rated_days
 from accounting.store.models import PriceBook, PriceVersion
 from accounting.store.versions import Known, is_live
@@ -163,5 +164,5 @@ def ensure_book(session: Session, code: str, *, now_ms: int) -> None:
 
 
 def _described(row: PriceVersion) -> str:
-    what = f'{row.sku} of "{row.model or "every model"}" costs {row.unit_price:f} {row.currency}'
+    what = f'{row.sku} of "{row.model or "every model"}" costs {plain(row.unit_price)} {row.currency}'
     return f"{what} {Validity(row.valid_from_ms, row.valid_to_ms).text()} (version {row.id})"

@@ -13,6 +13,7 @@ from accounting.access.viewer import Viewer
 from accounting.errors import InvalidError
 from accounting.ledger.calendar import at_text
 from accounting.ledger.pricing import Discount
+from accounting.ledger.rounding import plain
 from accounting.prices.book import DEFAULT_BOOK, ensure_book
 from accounting.prices.versioning import Recording, Validity, make_room, mark_rated_days
 from accounting.store.models import Tenant, TenantDiscount
@@ -89,7 +90,7 @@ def set_discount(
 
     def described(row: TenantDiscount) -> str:
         when = Validity(row.valid_from_ms, row.valid_to_ms).text()
-        return f'tenant "{tenant.path}" has {row.percent:f} per cent off {when} (version {row.id})'
+        return f'tenant "{tenant.path}" has {plain(row.percent)} per cent off {when} (version {row.id})'
 
     ensure_book(session, book, now_ms=now_ms)
     same = (TenantDiscount.tenant_id == tenant.id, TenantDiscount.book == book)
@@ -109,6 +110,6 @@ def set_discount(
     session.add(version)
     session.flush()
     mark_rated_days(session, room.from_ms, valid_to_ms)
-    after = {"percent": format(percent, "f"), "valid_from": at_text(valid_from_ms), "reason": reason}
+    after = {"percent": plain(percent), "valid_from": at_text(valid_from_ms), "reason": reason}
     record(session, at_ms=now_ms, by=by, action="discount set", what=tenant.path, after=after)
     return version

@@ -6,6 +6,7 @@ from functools import cache
 
 import jinja2
 
+from accounting.ledger.rounding import plain
 from accounting.periods.statement import Statement
 from accounting.reports import units
 
@@ -23,7 +24,7 @@ def environment() -> jinja2.Environment:
     made.filters |= {
         "hours": units.hours,
         "quantity": units.quantity,
-        "plain": units.plain,
+        "plain": plain,
         "kwh": units.kwh,
         "amount": units.amount_text,
         "price": units.price_text,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from accounting.ledger.rounding import plain
 from accounting.periods.statement import Statement
 from accounting.reports.units import (
     amount_text,
@@ -12,7 +13,6 @@ from accounting.reports.units import (
     hours,
     kwh,
     peak_text,
-    plain,
     price_text,
     quantity,
     sm_text,

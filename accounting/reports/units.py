@@ -94,8 +94,3 @@ def when(at_ms: int | None, time_zone: str) -> str:
 def exactly(at_ms: int | None) -> str:
     """An instant for machines."""
     return "" if at_ms is None else at_text(at_ms)
-
-
-def plain(number: Decimal) -> str:
-    """A number without trailing zeros or exponent."""
-    return f"{number.normalize():f}"
