@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TypeAlias
 
 import msgspec
@@ -29,8 +30,7 @@ VANISHED = "Vanished"
 _Key: TypeAlias = tuple[PodUid, str, str]  # a plain tuple, since every slice is looked up at every tick
 
 
-@dataclass(frozen=True, slots=True)
-class Sighting:
+class Sighting(msgspec.Struct, frozen=True, gc=False):
     """A slice that a pod holds, or held until an observed end, and whose it is.
 
     Attributes:
@@ -46,7 +46,7 @@ class Sighting:
     node: str
     tenant_key: TenantKey
     model: str = ""
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = MappingProxyType({})
     process_seen_ms: int | None = None
 
     @property

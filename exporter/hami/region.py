@@ -130,7 +130,10 @@ class Slot(msgspec.Struct, frozen=True, gc=False):
 
     def on(self, index: int) -> DeviceUse | None:
         """What this slot accounts on a device index, None when nothing."""
-        return next((device for device in self.devices if device.index == index), None)
+        for device in self.devices:  # not `next` of a generator: asked of every slot at every tick
+            if device.index == index:
+                return device
+        return None
 
 
 class Region(msgspec.Struct, frozen=True, gc=False):

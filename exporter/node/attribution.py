@@ -7,10 +7,11 @@ neither of the last two changes a slice's figures. Source: `reference/metering.m
 
 from __future__ import annotations
 
-import dataclasses
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+
+from msgspec import structs
 
 from contract.ids import DeviceUuid
 from exporter.hami.holding import NVIDIA, HeldSlice
@@ -96,12 +97,12 @@ class Attributor:
         since_ms = self._locks.held_since_ms(share.path, share.region, joint.sources.at_ms)
         if since_ms is None:
             return gauges
-        region = dataclasses.replace(
+        region = structs.replace(
             gauges.region,
             lock_held_since_ms=since_ms,
             lock_owner_is_alive=self._residents.lives_inside(place, share.region.owner_pid, since_ms),
         )
-        return dataclasses.replace(gauges, region=region)
+        return structs.replace(gauges, region=region)
 
     def _devices(self, joint: Joint, owners: Iterable[OwnerInput]) -> tuple[DeviceInput, ...]:
         sources = joint.sources
@@ -181,9 +182,14 @@ def _may_have_more(joint: Joint, place: Place, gauges: SliceGauges) -> bool:
 def _unallocated(joint: Joint, slices: set[OwnerKey]) -> Iterable[OwnerInput]:
     """Containers of known pods that use a device they do not hold."""
     held = {(key.pod_uid, key.container, key.device_uuid) for key in slices}
+    used_by = defaultdict(set)
+    for uuid, pids in joint.listed.items():
+        for pid in pids:
+            used_by[pid].add(uuid)
     for place, use in joint.uses.items():
+        uuids = set(use.shares).union(*(used_by[pid] for pid in use.pids if pid in used_by))
         record = joint.record(place)
-        for uuid in sorted({*use.shares, *(uuid for uuid, pids in joint.listed.items() if pids & use.pids)}):
+        for uuid in sorted(uuids):
             if (*place, uuid) in held:
                 continue
             share = use.shares.get(uuid, DeviceShare())

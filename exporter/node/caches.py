@@ -11,6 +11,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
+
+import msgspec
 
 from exporter.hami.errors import CacheError
 from exporter.hami.opening import CacheFile, FileIdentity
@@ -32,9 +35,10 @@ Wait = Callable[[float], object]
 At = tuple[int, int]
 """A figure's place: (container pid, device index)."""
 
+_NO_FIGURES: Mapping[At, int] = MappingProxyType({})
 
-@dataclass(frozen=True, slots=True)
-class CacheReading:
+
+class CacheReading(msgspec.Struct, frozen=True, gc=False):
     """One decoded file.
 
     Attributes:
@@ -45,7 +49,7 @@ class CacheReading:
 
     path: str
     region: Region
-    sm_percent: Mapping[At, int] = field(default_factory=dict)
+    sm_percent: Mapping[At, int] = _NO_FIGURES
 
 
 @dataclass(slots=True)
@@ -79,8 +83,7 @@ class _File:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class DirectoryReading:
+class DirectoryReading(msgspec.Struct, frozen=True, gc=False):
     """One container's directory; `container` is the name HAMi gave it, not always the right one."""
 
     pod_uid: str
@@ -159,11 +162,11 @@ class CacheReader:
                 each.pod_uid,
                 each.container,
                 tuple(
-                    CacheReading(path, known[path].region, sm.get(path, {}))
+                    CacheReading(path, known[path].region, sm.get(path, _NO_FIGURES))
                     for path in each.caches
                     if path in known
                 ),
-                any(path in bad for path in each.caches),
+                bool(bad) and any(path in bad for path in each.caches),
             )
             for each in found
         )

@@ -102,12 +102,11 @@ def _processes(
 ) -> tuple[ProcessMemory, ...] | None:
     if processes is None:
         return None
-    return tuple(
-        dataclasses.replace(
-            process, used_bytes=possible("process_memory", process.used_bytes, 0, most_bytes, tallies)
-        )
-        for process in processes
-    )
+    found = []
+    for process in processes:
+        used = possible("process_memory", process.used_bytes, 0, most_bytes, tallies)
+        found.append(process if used == process.used_bytes else dataclasses.replace(process, used_bytes=used))
+    return tuple(found)
 
 
 def _throttle(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from contract.ids import DeviceUuid
 from exporter.hami.holding import HeldSlice
-from exporter.hami.resources import kinds_of
 from exporter.node.counters import Labels, OwnerKey
 from exporter.node.joining import Joint
 from exporter.node.mig import mig_used_bytes
@@ -42,7 +41,7 @@ def slice_gauges(joint: Joint, place: Place, held: HeldSlice) -> SliceGauges:
         core_percent=grant.core_percent,
         slots=grant.slots,
         held_from_ms=held.bound_at_ms,
-        policy=environment(record, grant.container, POLICY_ENV) or "default",
+        policy=record.environment.get((grant.container, POLICY_ENV)) or "default",
         enforcement="mig" if is_mig else _enforcement(joint, place, held, has_region=has_region),
         memory_source=source,
         used_bytes=used_bytes,
@@ -75,14 +74,6 @@ def model_of(joint: Joint, device_uuid: str) -> str:
     return reading.model if reading is not None else ""
 
 
-def environment(record: PodRecord, container: str, name: str) -> str | None:
-    """The literal value of an environment variable in a container's spec."""
-    for spec, _ in kinds_of(record.pod):
-        if spec.name == container:
-            return next((variable.value for variable in spec.env if variable.name == name), None)
-    return None
-
-
 def _memory(joint: Joint, place: Place, device_uuid: str) -> tuple[int | None, str]:
     use = joint.uses.get(place, ContainerUse())
     share = use.shares.get(device_uuid)
@@ -110,7 +101,7 @@ def _memory(joint: Joint, place: Place, device_uuid: str) -> tuple[int | None, s
 def _enforcement(joint: Joint, place: Place, held: HeldSlice, *, has_region: bool) -> str:
     if has_region:
         return "hami-core"
-    disabled = environment(joint.record(place), place[1], DISABLE_ENV)
+    disabled = joint.record(place).environment.get((place[1], DISABLE_ENV))
     if disabled is not None and disabled.strip().lower() in _TRUTHY:
         return "none"
     has_library = place in joint.directories or (joint.sources.survey.has_tree and not held.started_at_ms)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
+
 from contract.ids import DeviceUuid
 from exporter.node.counters import Labels, OwnerKey
 from exporter.nvidia.source import DeviceReading
 
 
-@dataclass(frozen=True, slots=True)
-class OwnerInput:
+class OwnerInput(msgspec.Struct, frozen=True, gc=False):
     """A slice, or a known pod that uses the device without an allocation there, at one tick.
 
     Attributes:

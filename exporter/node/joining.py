@@ -7,11 +7,12 @@ container at most. Source: `reference/hami-kubernetes.md §3.5`, `reference/mete
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+
+from msgspec import structs
 
 from contract.ids import PodUid
 from exporter.hami.annotations.containers import container_of_directory
@@ -127,6 +128,10 @@ def join(sources: Sources, residents: Residents, tallies: Tallies) -> Joint:
         # An instance has one holder: that tells whose a process is where its cgroup does not.
         add_slotless(uses.setdefault(place, ContainerUse()), pids & untold, nvml)
         untold -= pids
+    owned = frozenset().union(*(use.pids for use in uses.values()))
+    living = (
+        {pid for pid in owned if residents.exists(pid)} if residents.are_seen else everywhere or frozenset()
+    )
     return Joint(
         sources=sources,
         held=held,
@@ -134,14 +139,8 @@ def join(sources: Sources, residents: Residents, tallies: Tallies) -> Joint:
         uses=uses,
         nvml=nvml,
         listed=listed,
-        owned=frozenset(pid for use in uses.values() for pid in use.pids),
-        alive=frozenset(
-            place
-            for place, use in uses.items()
-            if any(
-                residents.exists(pid) if residents.are_seen else pid in (everywhere or ()) for pid in use.pids
-            )
-        ),
+        owned=owned,
+        alive=frozenset(place for place, use in uses.items() if not living.isdisjoint(use.pids)),
         are_told=residents.are_seen,
         untold=untold,
     )
@@ -170,14 +169,17 @@ def _by_container(
         record = sources.sight.records[uid]
         siblings = {directory.container for directory in directories}
         for directory in directories:
+            if len(record.requesters) == 1:
+                found[uid, record.requesters[0]].append(directory)
+                continue
             name = _container(record, directory.container, siblings, holders[uid])
-            if len(record.layout.requesters) < 2 or not directory.caches:
+            if not record.requesters or not directory.caches:
                 found[uid, name].append(directory)
                 continue
             # Two GPU containers can share one directory; each file is one container's.
             for cache in directory.caches:
                 home = residents.home_of(record, cache.path, cache.region) or name
-                found[uid, home].append(dataclasses.replace(directory, caches=(cache,)))
+                found[uid, home].append(structs.replace(directory, caches=(cache,)))
     return dict(found)
 
 

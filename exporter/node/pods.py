@@ -16,7 +16,7 @@ from exporter.hami.annotations.containers import PodLayout
 from exporter.hami.annotations.pod_devices import PodDevices, parse_pod_devices
 from exporter.hami.annotations.pod_keys import allocation_keys
 from exporter.hami.holding import TERMINAL_PHASES, Holding, holding
-from exporter.hami.resources import ResourceNames, layout_of
+from exporter.hami.resources import ResourceNames, kinds_of, layout_of
 from exporter.kube.objects import Namespace, Pod
 from exporter.kube.tenant import TenantRule, tenant_key
 from exporter.kube.view import Change, View
@@ -40,6 +40,8 @@ class PodRecord:
         seen_at_ms: When its present phase was first seen.
         cgroup_uid: Its UID in the paths of cgroups; a static pod's is not that of its mirror.
         containers: Names of its containers by the runtime's id, as far as the kubelet has said.
+        requesters: Names of the containers that ask for a GPU.
+        environment: Literal values by (container, variable).
     """
 
     pod: Pod
@@ -50,6 +52,8 @@ class PodRecord:
     seen_at_ms: int
     cgroup_uid: str
     containers: Mapping[str, str]
+    requesters: tuple[str, ...]
+    environment: Mapping[tuple[str, str], str]
 
     @property
     def uid(self) -> PodUid:
@@ -145,15 +149,23 @@ class PodBook:
             # The same annotation comes again with every status update; it is one error.
             if error not in before:
                 self._tallies.count(ANNOTATION_ERRORS, error.kind, error.reason)
+        layout = layout_of(pod, self._names)
         return PodRecord(
             pod=pod,
             holding=found,
             tenant=tenant_key(pod, self._labels.get(pod.metadata.namespace, {}), self._rules),
             devices=parse_pod_devices(annotations.get(key, "") if key else ""),
-            layout=layout_of(pod, self._names),
+            layout=layout,
             seen_at_ms=seen_at_ms,
             cgroup_uid=annotations.get(CONFIG_HASH, pod.metadata.uid),
             containers=_container_names(pod),
+            requesters=tuple(container.name for container in layout.requesters),
+            environment={
+                (spec.name, variable.name): variable.value
+                for spec, _ in kinds_of(pod)
+                for variable in spec.env
+                if variable.value is not None
+            },
         )
 
 

@@ -48,6 +48,7 @@ class HostProcess:
 
 @dataclass(slots=True)
 class _Known:
+    path: str
     folder: tuple[int, int]
     process: HostProcess | None
     retry_at_ms: int | None
@@ -130,7 +131,8 @@ class ProcessTable:
     def _look(self, pid: int) -> HostProcess | None:
         if self._root is None:
             return None
-        path = f"{self._root}/{pid}"
+        known = self._known.get(pid)
+        path = f"{self._root}/{pid}" if known is None else known.path
         try:
             status = os.stat(path)  # noqa: PTH116 - hundreds a tick
         except OSError:
@@ -138,17 +140,20 @@ class ProcessTable:
             return None
         # The kernel makes the folder anew for another process, with a number and a time of its own.
         folder = (status.st_ino, status.st_ctime_ns)
-        known = self._known.get(pid)
-        if known is not None and known.folder == folder and not self._is_due(known.retry_at_ms):
+        if (
+            known is not None
+            and known.folder == folder
+            and (known.retry_at_ms is None or not self._is_due(known.retry_at_ms))
+        ):
             return known.process
         process = _read(path, pid)
         is_settled = process is not None and process.pod_uid is not None
-        self._known[pid] = _Known(folder, process, None if is_settled else self._now_ms + RETRY_MS)
+        self._known[pid] = _Known(path, folder, process, None if is_settled else self._now_ms + RETRY_MS)
         return process
 
-    def _is_due(self, retry_at_ms: int | None) -> bool:
+    def _is_due(self, retry_at_ms: int) -> bool:
         # Farther away than ever set: the clock was set back.
-        return retry_at_ms is not None and not self._now_ms < retry_at_ms <= self._now_ms + RETRY_MS
+        return not self._now_ms < retry_at_ms <= self._now_ms + RETRY_MS
 
     def _may_scan(self) -> bool:
         last_ms = self._scanned_ms

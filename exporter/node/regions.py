@@ -121,28 +121,39 @@ def container_use(
     """
     use = ContainerUse()
     readings = list(readings)
-    host_pids = iter(
-        around.host_pids([(each.path, slot) for each in readings for slot in each.region.live_slots])
-    )
+    slots = [(reading.path, slot) for reading in readings for slot in reading.region.live_slots]
+    host_pids = iter(around.host_pids(slots) if slots else ())
     for reading in readings:
         region = reading.region
-        living = [(slot, pid) for slot in region.live_slots if (pid := next(host_pids)) is not None]
-        use.stale += len(region.live_slots) - len(living)
-        use.pids |= {pid for _, pid in living if pid}
-        use.has_unknown_pids = use.has_unknown_pids or any(not pid for _, pid in living)
-        use.is_blocked = use.is_blocked or (bool(living) and region.recent_kernel < 0)
+        living: list[tuple[Slot, int]] = []
+        for slot in region.live_slots:
+            pid = next(host_pids)
+            if pid is None:
+                use.stale += 1
+                continue
+            living.append((slot, pid))
+            if pid:
+                use.pids.add(pid)
+            else:
+                use.has_unknown_pids = True
+        if living and region.recent_kernel < 0:
+            use.is_blocked = True
+        is_only = len(region.devices) <= 1
         for index in _indices(region, living):
             uuid = device_at(region, index, granted)
             if uuid is None:
                 use.has_unplaced = use.has_unplaced or any(slot.on(index) for slot, _ in living)
                 continue
-            share = use.shares.setdefault(uuid, DeviceShare())
+            share = use.shares.get(uuid)
+            if share is None:
+                share = use.shares[uuid] = DeviceShare()
             if share.region is None or living:
                 share.region, share.index, share.path = region, index, reading.path
             _add_memory(share, (uuid, index), living, around)
             _add_sm(share, reading, index, living)
-            is_only = len(region.devices) <= 1
-            share.processes += sum(is_only or slot.on(index) is not None for slot, _ in living)
+            share.processes += (
+                len(living) if is_only else sum(slot.on(index) is not None for slot, _ in living)
+            )
     _cross_check(use, around.nvml)
     return use
 
@@ -165,9 +176,10 @@ def add_slotless(use: ContainerUse, pids: Collection[int], nvml: NvmlMemory) -> 
         share.processes += len(here)
 
 
-def _indices(region: Region, living: _Living) -> list[int]:
-    used = {device.index for slot, _ in living for device in slot.devices}
-    return sorted({*range(max(1, len(region.devices))), *used})
+def _indices(region: Region, living: _Living) -> Sequence[int]:
+    count = max(1, len(region.devices))
+    used = {device.index for slot, _ in living for device in slot.devices if device.index >= count}
+    return [*range(count), *sorted(used)]
 
 
 def _add_memory(share: DeviceShare, place: tuple[str, int], living: _Living, around: Surroundings) -> None:
@@ -179,12 +191,14 @@ def _add_memory(share: DeviceShare, place: tuple[str, int], living: _Living, aro
         if device is None:
             continue
         total = possible("slot_memory", device.total_bytes, 0, most_bytes, around.tallies)
-        by_nvml = around.nvml.get((uuid, pid))
-        if by_nvml is None and Quality.SLOT_FROZEN in slot.quality and device.monitorused_bytes > 0:
-            by_nvml = min(device.monitorused_bytes, most_bytes)
-        if total is None or (by_nvml is not None and not slot.quality.isdisjoint(_MISPLACED)):
-            share.used_bytes += by_nvml or 0
-            continue
+        is_misplaced = bool(slot.quality) and not slot.quality.isdisjoint(_MISPLACED)
+        if total is None or is_misplaced:
+            by_nvml = around.nvml.get((uuid, pid))
+            if by_nvml is None and Quality.SLOT_FROZEN in slot.quality and device.monitorused_bytes > 0:
+                by_nvml = min(device.monitorused_bytes, most_bytes)
+            if total is None or by_nvml is not None:
+                share.used_bytes += by_nvml or 0
+                continue
         share.used_bytes += total
         if _has_sound_kinds(device):
             share.context_bytes = (share.context_bytes or 0) + (device.context_bytes or 0)
@@ -193,8 +207,11 @@ def _add_memory(share: DeviceShare, place: tuple[str, int], living: _Living, aro
 
 
 def _has_sound_kinds(device: DeviceUse) -> bool:
-    kinds = (device.context_bytes, device.module_bytes, device.data_bytes)
-    return all(kind is not None and 0 <= kind <= device.total_bytes for kind in kinds)
+    context, module, data = device.context_bytes, device.module_bytes, device.data_bytes
+    if context is None or module is None or data is None:
+        return False
+    total = device.total_bytes
+    return 0 <= context <= total and 0 <= module <= total and 0 <= data <= total
 
 
 def _add_sm(share: DeviceShare, reading: CacheReading, index: int, living: _Living) -> None:
@@ -202,7 +219,10 @@ def _add_sm(share: DeviceShare, reading: CacheReading, index: int, living: _Livi
     if not living:
         share.sm_percent = share.sm_percent or 0
         return
-    percents = [reading.sm_percent.get((slot.pid, index)) for slot, _ in living]
+    figures = reading.sm_percent
+    if not figures:
+        return
+    percents = [figures.get((slot.pid, index)) for slot, _ in living]
     known = [
         percent for percent in percents if percent is not None and 0 <= percent <= MAX_THROTTLING_PERCENT
     ]

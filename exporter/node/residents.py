@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from contract.ids import PodUid
 from exporter.hami.holding import UNKNOWN_CONTAINER
@@ -20,6 +21,14 @@ from exporter.node.pods import Place, PodRecord
 from exporter.node.processes import RETRY_MS, HostProcess, ProcessTable
 
 
+class _Seen(NamedTuple):
+    """Where a process lives, and what that was told by."""
+
+    process: HostProcess
+    record: PodRecord | None
+    place: Place | None
+
+
 @dataclass(slots=True)
 class _Memory:
     """What is remembered of a slot.
@@ -27,10 +36,12 @@ class _Memory:
     Attributes:
         asked_ms: Since when its process is looked for.
         process: The process that was last found behind it.
+        record: The pod as it was when the process was last found in its container.
     """
 
     asked_ms: int
     process: HostProcess | None = None
+    record: PodRecord | None = None
 
 
 class Residents:
@@ -48,13 +59,12 @@ class Residents:
         self._listed: frozenset[int] | None = None
         self._records: Mapping[PodUid, PodRecord] = {}
         self._by_cgroup_uid: dict[str, PodRecord] = {}
-        self._places: dict[tuple[str, str | None], Place] = {}
         self._slots: dict[tuple[str, int, int], _Memory] = {}
         self._slots_before: dict[tuple[str, int, int], _Memory] = {}
         self._homes: dict[str, str] = {}
         self._homes_before: dict[str, str] = {}
-        self._seen: dict[int, Place | None] = {}
-        self._seen_before: dict[int, Place | None] = {}
+        self._seen: dict[int, _Seen] = {}
+        self._seen_before: dict[int, _Seen] = {}
 
     def begin(self, listed: frozenset[int] | None, records: Mapping[PodUid, PodRecord], now_ms: int) -> None:
         """Begin a tick.
@@ -69,7 +79,6 @@ class Residents:
         self._liveness.begin(listed)
         self._records = records
         self._by_cgroup_uid = {record.cgroup_uid: record for record in records.values()}
-        self._places = {}
         self._slots_before, self._slots = self._slots, {}
         self._homes_before, self._homes = self._homes, {}
         self._seen_before, self._seen = self._seen, {}
@@ -90,10 +99,10 @@ class Residents:
     def place_of(self, host_pid: int) -> Place | None:
         """The container of a process; None = in no known pod. Of one that has just gone, its last."""
         process = self._table.look(host_pid)
-        if process is None:
-            return self._seen_before.get(host_pid)
-        place = self._seen[host_pid] = self._place(process)
-        return place
+        if process is not None:
+            return self._place(process)
+        before = self._seen_before.get(host_pid)
+        return None if before is None else before.place
 
     def host_pids(self, place: Place, slots: Sequence[tuple[str, Slot]]) -> list[int | None]:
         """The living processes behind a container's slots.
@@ -107,7 +116,8 @@ class Residents:
         """
         if not self.are_seen:
             return [self._claimed(path, slot) for path, slot in slots]
-        found = [self._confirmed(place, path, slot) for path, slot in slots]
+        record = self._records.get(place[0])
+        found = [self._confirmed(place, record, path, slot) for path, slot in slots]
         if None in found:
             taken = {pid for pid in found if pid}
             for number, (path, slot) in enumerate(slots):
@@ -119,7 +129,7 @@ class Residents:
         pid = max(0, slot.hostpid)
         return pid if self._liveness.is_listed(path, slot, pid) else None
 
-    def _confirmed(self, place: Place, path: str, slot: Slot) -> int | None:
+    def _confirmed(self, place: Place, record: PodRecord | None, path: str, slot: Slot) -> int | None:
         """The process that a slot names, if it is its process."""
         key = (path, slot.pid, slot.hostpid)
         memory = self._slots_before.get(key)
@@ -127,12 +137,18 @@ class Residents:
             memory = _Memory(self._now_ms)
         self._slots[key] = memory
         process = self._table.look(slot.hostpid)
-        if process is None or not self._fits(process, place, slot.pid):
+        if process is None:
+            return None
+        if process is memory.process and record is memory.record:
+            return process.pid
+        if process.inner_pid not in (None, slot.pid) or not self._is_in(process, place):
             return None
         if memory.process is None or memory.process.pid != process.pid:
             memory.process = process
-        # The same pid with another start is another process: whoever wrote the slot is gone.
-        return process.pid if memory.process == process else None
+        if memory.process != process:
+            return None  # the same pid with another start: whoever wrote the slot is gone
+        memory.process, memory.record = process, record
+        return process.pid
 
     def lives_inside(self, place: Place, inner_pid: int, since_ms: int) -> bool | None:
         """Whether a container has a process; None while that is not known.
@@ -175,7 +191,7 @@ class Residents:
             return 0
         for process in found:
             if process.pid not in taken and self._may_back(path, slot, process, memory.process):
-                memory.process = process
+                memory.process, memory.record = process, None
                 return process.pid
         return None
 
@@ -209,9 +225,6 @@ class Residents:
         found = self._table.inside(record.cgroup_uid, inner_pid, since_ms)
         return None if found is None else [process for process in found if self._is_in(process, place)]
 
-    def _fits(self, process: HostProcess, place: Place, inner_pid: int) -> bool:
-        return process.inner_pid in (None, inner_pid) and self._is_in(process, place)
-
     def _is_in(self, process: HostProcess, place: Place) -> bool:
         found = self._place(process)
         return (
@@ -221,13 +234,16 @@ class Residents:
         )
 
     def _place(self, process: HostProcess) -> Place | None:
-        if process.pod_uid is None:
-            return None
-        key = (process.pod_uid, process.container_id)
-        place = self._places.get(key)
-        if place is None and (record := self._by_cgroup_uid.get(process.pod_uid)) is not None:
-            place = self._places[key] = (record.uid, _container(record, process.container_id))
-        return place
+        seen = self._seen.get(process.pid)
+        if seen is not None and seen.process is process:
+            return seen.place
+        record = None if process.pod_uid is None else self._by_cgroup_uid.get(process.pod_uid)
+        seen = self._seen_before.get(process.pid)
+        if seen is None or seen.process is not process or seen.record is not record:
+            place = None if record is None else (record.uid, _container(record, process.container_id))
+            seen = _Seen(process, record, place)
+        self._seen[process.pid] = seen
+        return seen.place
 
 
 def _container(record: PodRecord, container_id: str | None) -> str:

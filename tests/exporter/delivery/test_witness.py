@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from contract.facts import AllocationFact, Fact
 from contract.ids import ClusterCode, NodeUid, PodUid, TenantKey

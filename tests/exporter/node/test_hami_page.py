@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+from msgspec import structs
 from prometheus_client.parser import text_string_to_metric_families
 
 from contract.catalogue import BY_NAME
@@ -101,11 +102,11 @@ def samples(*views: SliceView, device: DeviceView = DEVICE) -> dict[str, list[tu
 
 
 def with_gauges(gauges: SliceGauges, rate: Rate | None = None) -> SliceView:
-    return dataclasses.replace(VIEW, gauges=gauges, rate=rate)
+    return structs.replace(VIEW, gauges=gauges, rate=rate)
 
 
 def test_it_has_exactly_the_families_and_labels_of_hamis_monitor() -> None:
-    view = with_gauges(dataclasses.replace(GAUGES, mig_instances=(INSTANCE,)), Rate(300_000, "nvml"))
+    view = with_gauges(structs.replace(GAUGES, mig_instances=(INSTANCE,)), Rate(300_000, "nvml"))
     found = samples(view)
     assert {name: set(rows[0][0]) for name, rows in found.items()} == OF_HAMI
     assert {family.full_name: set(family.labels) for family in FAMILIES.values()} == OF_HAMI
@@ -152,15 +153,15 @@ def test_a_container_shows_its_regions_figures_and_its_utilization_on_a_scale_to
 
 
 def test_no_limit_is_0_as_hami_writes_it() -> None:
-    view = with_gauges(dataclasses.replace(GAUGES, region=dataclasses.replace(REGION, limit_bytes=None)))
+    view = with_gauges(structs.replace(GAUGES, region=structs.replace(REGION, limit_bytes=None)))
     assert samples(view)["hami_vgpu_memory_limit_bytes"][0][1] == 0
 
 
 def test_what_was_not_measured_is_absent_and_never_0() -> None:
-    region = dataclasses.replace(
+    region = structs.replace(
         REGION, context_bytes=None, module_bytes=None, data_bytes=None, last_kernel_s=None
     )
-    found = samples(with_gauges(dataclasses.replace(GAUGES, region=region, used_bytes=None)))
+    found = samples(with_gauges(structs.replace(GAUGES, region=region, used_bytes=None)))
     assert {name for name in found if "host" not in name} == {"hami_vgpu_memory_limit_bytes"}
     unread = dataclasses.replace(DEVICE, reading=dataclasses.replace(READING, memory_used_bytes=None))
     assert "hami_host_gpu_memory_used_bytes" not in samples(device=unread)
@@ -168,19 +169,19 @@ def test_what_was_not_measured_is_absent_and_never_0() -> None:
 
 
 def test_a_container_without_a_region_and_an_ended_one_are_not_listed_as_in_hami() -> None:
-    without = with_gauges(dataclasses.replace(GAUGES, region=None), Rate(1, "nvml"))
-    ended = dataclasses.replace(VIEW, gauges=None)
+    without = with_gauges(structs.replace(GAUGES, region=None), Rate(1, "nvml"))
+    ended = structs.replace(VIEW, gauges=None)
     assert set(samples(without, ended)) == set(samples())
 
 
 def test_a_kernel_in_the_future_is_0_seconds_ago() -> None:
-    region = dataclasses.replace(REGION, last_kernel_s=NOW_S + 9)
-    found = samples(with_gauges(dataclasses.replace(GAUGES, region=region)))
+    region = structs.replace(REGION, last_kernel_s=NOW_S + 9)
+    found = samples(with_gauges(structs.replace(GAUGES, region=region)))
     assert found["hami_container_last_kernel_elapsed_seconds"][0][1] == 0
 
 
 def test_a_mig_instance_is_listed_once_its_ids_are_known() -> None:
-    mig = dataclasses.replace(GAUGES, region=None, enforcement="mig", mig_instances=(INSTANCE,))
+    mig = structs.replace(GAUGES, region=None, enforcement="mig", mig_instances=(INSTANCE,))
     [(labels, value)] = samples(with_gauges(mig))["hami_mig_device_info"]
     assert value == 1
     assert labels == {
@@ -196,7 +197,7 @@ def test_a_mig_instance_is_listed_once_its_ids_are_known() -> None:
         "zone": "vGPU",
     }
     pending = dataclasses.replace(INSTANCE, mig_uuid=None, gpu_instance_id=None, compute_instance_id=None)
-    waiting = dataclasses.replace(mig, mig_instances=(pending,))
+    waiting = structs.replace(mig, mig_instances=(pending,))
     assert "hami_mig_device_info" not in samples(with_gauges(waiting))
 
 
@@ -208,11 +209,11 @@ def test_none_of_hamis_names_is_on_our_own_page_or_in_our_catalogue() -> None:
 
 
 def test_over_budget_the_youngest_slices_are_left_out() -> None:
-    young = dataclasses.replace(
+    young = structs.replace(
         VIEW,
         key=KEY._replace(pod_uid=PodUid("uid-young")),
         labels=Labels("team", "young", "main", "tenant-a", "NVIDIA-Tesla T4"),
-        gauges=dataclasses.replace(GAUGES, held_from_ms=9),
+        gauges=structs.replace(GAUGES, held_from_ms=9),
     )
     page = make_hami_page(Snapshot(NOW_S * 1_000, "worker-1", (DEVICE,), (young, VIEW)), series_budget=12)
     assert page.dropped_series == 8

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
+from msgspec import structs
 
 from contract.catalogue import families_of
 from contract.ids import DeviceUuid, PodUid
@@ -131,19 +130,19 @@ def test_memory_by_kind_adds_up_to_what_is_used() -> None:
 def test_the_policy_decides_about_the_core_limit_and_by_default_the_regions_switch(
     policy: str, switch: int, enforced: int
 ) -> None:
-    region = dataclasses.replace(REGION, switch=switch)
-    gauges = dataclasses.replace(GAUGES, policy=policy, region=region)
-    values = _slice_page(dataclasses.replace(VIEW, gauges=gauges))
+    region = structs.replace(REGION, switch=switch)
+    gauges = structs.replace(GAUGES, policy=policy, region=region)
+    values = _slice_page(structs.replace(VIEW, gauges=gauges))
     assert values["slice_core_limit_enforced", SLICE] == enforced
 
 
 def test_no_limit_is_no_series() -> None:
-    gauges = dataclasses.replace(GAUGES, region=dataclasses.replace(REGION, limit_bytes=None))
-    assert ("slice_memory_limit_bytes", SLICE) not in _slice_page(dataclasses.replace(VIEW, gauges=gauges))
+    gauges = structs.replace(GAUGES, region=structs.replace(REGION, limit_bytes=None))
+    assert ("slice_memory_limit_bytes", SLICE) not in _slice_page(structs.replace(VIEW, gauges=gauges))
 
 
 def test_an_ended_slice_shows_its_counters_and_nothing_else() -> None:
-    values = _slice_page(dataclasses.replace(VIEW, gauges=None, rate=None))
+    values = _slice_page(structs.replace(VIEW, gauges=None, rate=None))
     names = {name for name, labels in values if labels[: len(SLICE)] == SLICE}
     assert names == {
         "slice_sm_seconds_total",
@@ -158,10 +157,10 @@ def test_an_ended_slice_shows_its_counters_and_nothing_else() -> None:
 
 
 def test_a_slice_that_nothing_can_measure_shows_what_is_granted_and_how_long_nothing_was_known() -> None:
-    gauges = dataclasses.replace(
+    gauges = structs.replace(
         GAUGES, region=None, used_bytes=None, processes=None, stale_processes=None, memory_source=""
     )
-    totals = dataclasses.replace(TOTALS, is_measured=False)
+    totals = structs.replace(TOTALS, is_measured=False)
     values = _slice_page(SliceView(KEY, LABELS, gauges, totals))
     names = {name for name, labels in values if labels[: len(SLICE)] == SLICE}
     assert names == {
