@@ -19,6 +19,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -84,6 +85,7 @@ class Watch:
     source: NvmlSource
     uuid: DeviceUuid
     pids: dict[str, frozenset[int]] = field(default_factory=dict)
+    most_records: int = 0
     meter: Meter = field(
         default_factory=lambda: Meter(Origin(ClusterCode("gpu-check"), NodeUid("here"), new_epoch()))
     )
@@ -100,6 +102,8 @@ class Watch:
             now_us=now.wall_ms * 1_000,
             known_pids=None if raw.processes is None else known | running,
         )
+        records = Counter(record.pid for record in reading.utilization or ())
+        self.most_records = max([self.most_records, *records.values()])
         owners = tuple(
             OwnerInput(self._key(name), Labels("-", name, "-", "-", raw.model), pids=pids, has_source=True)
             for name, pids in self.pids.items()
@@ -354,6 +358,8 @@ def drive(watch: Watch, seconds: float) -> int:
     found.append(joules("everything: energy of the board", told[0], measured_j))
     print(f"  {'':<44}{'driven':>10}{'measured':>10}")
     print("\n".join(map(str, found)))
+    # One is a mean since the last read; more would be samples of their own.
+    print(f"  most records of one process in one read: {watch.most_records}")
     refused = watch.meter.tallies.by_family()
     print(f"  refused and scaled: {refused or 'nothing'}")
     return 0 if all(each.agrees for each in found) else 1

@@ -101,9 +101,10 @@ class Card:
             if len(span) == 2:
                 mine.append((int(span[0]), int(span[1])))
         living = [pid for pid in runs if _lives(pid)]
-        # The driver's samples: sixths of a second, the last two seconds of them.
-        spacing_us = 1_000_000 // 6
-        stamps = [stamp * spacing_us for stamp in range(now_us // spacing_us - 11, now_us // spacing_us + 1)]
+        # One record a process and second, its mean over that second, for the last ten seconds.
+        spacing_us = 1_000_000
+        newest = now_us // spacing_us
+        stamps = [stamp * spacing_us for stamp in range(newest - 9, newest + 1)]
         records, samples = [], []
         for stamp_us in stamps:
             percents = {

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { OK = 0, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7, TIMEOUT = 10, GREW = 1007, HANGS = 9999, VALUES = 64 };
+enum { OK = 0, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7, TIMEOUT = 10, GREW = 1007, HANGS = 9999, VALUES = 512 };
 typedef unsigned long long u64;
 
 static char text[256];
@@ -30,7 +30,7 @@ static void note(const char *device, const char *function) {
 }
 
 static int look_up(const char *device, const char *function) {
-    char line[4096], path_device[32], name[96];
+    char line[16384], path_device[32], name[96];
     int code, at, result = NOT_SUPPORTED;
     FILE *file = fopen(getenv("MOCK_NVML"), "r");
     count = 0;
