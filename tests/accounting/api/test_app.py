@@ -87,6 +87,8 @@ def test_metrics_tell_what_came_in_and_who_was_heard_when(api: Api) -> None:
     api.post_facts(b"{\n{", token=api.token("reporter", cluster="a"))
     page = api.request("GET", "/metrics").text
     assert 'slicemeter_facts_total{result="rejected"} 2.0' in page
+    shown = {sample.name for family in text_string_to_metric_families(page) for sample in family.samples}
+    assert shown == {family.full_name for family in families_of("accounting") if not family.is_planned}
     seen = 'slicemeter_source_last_seen_timestamp_seconds{cluster="a",node="node-1"} 1.7908128e+09'
     assert seen in page
 

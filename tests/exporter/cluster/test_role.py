@@ -16,6 +16,7 @@ import pytest
 from contract.ids import ClusterCode
 from contract.version import VERSION
 from exporter.cluster.role import run
+from exporter.exposition.page import NATIVE_FAMILIES
 from exporter.kube.access import KubeAccess
 from exporter.settings import ClusterSettings
 from lab.kube.double import ApiDouble
@@ -130,6 +131,9 @@ def test_the_role_shows_what_happens_and_goes_on_after_a_restart(double: ApiDoub
         assert page[HELD] == 20_000 * 1_048_576
         assert page[PENDING] == 1
         assert page[f'build_info{{node="",role="cluster",version="{VERSION}"}}'] == 1
+        # A histogram's series say what of it they are.
+        shown = {name.partition("{")[0].removesuffix("_count") for name in page}
+        assert shown >= NATIVE_FAMILIES
     with _running(settings) as port:
         page = _until(port, lambda page: page.get(WAITING) == 1)
         assert page[ACQUIRED] == 1

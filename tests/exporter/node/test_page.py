@@ -7,6 +7,9 @@ from msgspec import structs
 
 from contract.catalogue import families_of
 from contract.ids import DeviceUuid, PodUid
+from exporter.delivery.metrics import DeliveryMetrics
+from exporter.exposition.board import Board, Draft
+from exporter.exposition.collector import Exposition
 from exporter.exposition.page import Page
 from exporter.node.counters import Labels, OwnerKey
 from exporter.node.hardware import HardwareView
@@ -72,6 +75,44 @@ TOTALS = OwnerTotals(
     is_measured=True,
 )
 VIEW = SliceView(KEY, LABELS, GAUGES, TOTALS, Rate(840_000, "nvml"), has_energy=True)
+READING = DeviceReading(
+    uuid=CARD,
+    index=3,
+    model="Tesla T4",
+    driver_version="550.163.01",
+    memory_total_bytes=15_360 * MIB,
+    memory_used_bytes=1_000 * MIB,
+    memory_reserved_bytes=400 * MIB,
+    utilization_percent=84,
+    power_mw=41_500,
+    temperature_celsius=41,
+    sm_clock_hz=1_590_000_000,
+    memory_clock_hz=5_001_000_000,
+    has_remapped_rows_pending=True,
+    mig=(MigInstance("MIG-9", "1g.10gb", 9, 0),),
+)
+DEVICE = DeviceView(
+    uuid=CARD,
+    model="NVIDIA-Tesla T4",
+    vendor="NVIDIA",
+    index=3,
+    mode="hami-core",
+    registered_mib=15_360,
+    slots=10,
+    core_percent=100,
+    allocated_mib=12_000,
+    slots_allocated=3,
+    core_allocated_percent=90,
+    reading=READING,
+    memory_unattributed_bytes=100 * MIB,
+    down_reason=None,
+    totals=DeviceTotals(7_000_000_000, 1_000_000_000, 250_000, 34_000, is_measured=True, has_energy=True),
+    hardware=HardwareView(
+        {"corrected": 4, "uncorrected": 0}, {"sw_power_cap": 1_500_000_000}, {79: (2, 1_700_000_000_500)}
+    ),
+)
+TENANT = TenantView("tenant-a", "T4", 8_000, 60, 2, 620 * MIB, 4_500_000_000, 12_845, is_measured=True)
+PAST_HAMI = UnallocatedView(KEY._replace(is_slice=False), LABELS, 128 * MIB, TOTALS, has_energy=True)
 
 
 def _values(page: Page) -> dict[tuple[str, tuple[str, ...]], float]:
@@ -173,43 +214,7 @@ def test_a_slice_that_nothing_can_measure_shows_what_is_granted_and_how_long_not
 
 
 def test_a_devices_figures_are_in_base_units() -> None:
-    reading = DeviceReading(
-        uuid=CARD,
-        index=3,
-        model="Tesla T4",
-        driver_version="550.163.01",
-        memory_total_bytes=15_360 * MIB,
-        memory_used_bytes=1_000 * MIB,
-        memory_reserved_bytes=400 * MIB,
-        utilization_percent=84,
-        power_mw=41_500,
-        temperature_celsius=41,
-        sm_clock_hz=1_590_000_000,
-        memory_clock_hz=5_001_000_000,
-        has_remapped_rows_pending=True,
-        mig=(MigInstance("MIG-9", "1g.10gb", 9, 0),),
-    )
-    device = DeviceView(
-        uuid=CARD,
-        model="NVIDIA-Tesla T4",
-        vendor="NVIDIA",
-        index=3,
-        mode="hami-core",
-        registered_mib=15_360,
-        slots=10,
-        core_percent=100,
-        allocated_mib=12_000,
-        slots_allocated=3,
-        core_allocated_percent=90,
-        reading=reading,
-        memory_unattributed_bytes=100 * MIB,
-        down_reason=None,
-        totals=DeviceTotals(7_000_000_000, 1_000_000_000, 250_000, 34_000, is_measured=True, has_energy=True),
-        hardware=HardwareView(
-            {"corrected": 4, "uncorrected": 0}, {"sw_power_cap": 1_500_000_000}, {79: (2, 1_700_000_000_500)}
-        ),
-    )
-    values = _values(make_page(Snapshot(at_ms=0, node="n", devices=(device,))))
+    values = _values(make_page(Snapshot(at_ms=0, node="n", devices=(DEVICE,))))
     at = ("n", "GPU-a")
     assert values["device_ecc_errors_total", (*at, "corrected")] == 4
     assert values["device_ecc_errors_total", (*at, "uncorrected")] == 0
@@ -245,9 +250,7 @@ def test_a_devices_figures_are_in_base_units() -> None:
 
 
 def test_tenants_and_users_past_hami_have_their_own_families() -> None:
-    tenant = TenantView("tenant-a", "T4", 8_000, 60, 2, 620 * MIB, 4_500_000_000, 12_845, is_measured=True)
-    user = UnallocatedView(KEY._replace(is_slice=False), LABELS, 128 * MIB, TOTALS, has_energy=True)
-    values = _values(make_page(Snapshot(at_ms=0, node="n", tenants=(tenant,), unallocated=(user,))))
+    values = _values(make_page(Snapshot(at_ms=0, node="n", tenants=(TENANT,), unallocated=(PAST_HAMI,))))
     at = ("n", "tenant-a", "T4")
     assert values["tenant_memory_allocated_bytes", at] == 8_388_608_000
     assert values["tenant_memory_used_bytes", at] == 620 * MIB
@@ -279,6 +282,33 @@ def test_a_page_beyond_its_age_says_how_old_it_is_and_nothing_of_slices_and_devi
     assert {name.partition("_")[0] for name, _ in values} == {"snapshot", "kube", "collector", "build"}
 
 
-def test_every_family_on_the_page_is_the_node_roles() -> None:
-    own = {family.name for family in families_of("node")}
-    assert {name for name, _ in _slice_page()} <= own
+def test_the_node_role_exports_every_family_of_its_own_but_the_planned() -> None:
+    snapshot = Snapshot(
+        at_ms=5_500,
+        node="n",
+        devices=(DEVICE,),
+        slices=(VIEW,),
+        tenants=(TENANT,),
+        unallocated=(PAST_HAMI,),
+        collectors=(CollectorHealth("nvml", is_ok=True, duration_s=0.1, last_success_ms=5_000),),
+        tallies={
+            "values_refused_total": {("energy", "too_large"): 1},
+            "annotation_errors_total": {("pod-devices", "field_count"): 1},
+        },
+        cache_files={("v1.2", "ok"): 1},
+        cache_directories_ignored=0,
+        unattributed_processes=0,
+        kube_view_ms=4_000,
+        outbox_facts=0,
+        outbox_oldest_ms=5_000,
+    )
+    board = Board()
+    board.publish(Draft(lambda: make_page(snapshot)))
+    exposition = Exposition(board, "node")
+    DeliveryMetrics(exposition.registry)
+    shown = {
+        metric.name + ("_total" if metric.type == "counter" else "")
+        for metric in exposition.everything.collect()
+        if metric.name.startswith("slicemeter_")
+    }
+    assert shown == {family.full_name for family in families_of("node") if not family.is_planned}
