@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from fastapi import APIRouter, FastAPI
 
-from accounting.api import books, facts, health, problems, reports, statements
+from accounting.api import books, explain, facts, health, problems, reports, statements
 from accounting.api.dependencies import Clock, Service
 from accounting.api.metrics import ServiceMetrics
 from accounting.settings import Settings
@@ -22,6 +22,7 @@ ROUTERS: Sequence[APIRouter] = (
     statements.router,
     reports.router,
     books.router,
+    explain.router,
 )
 """Every router of the API."""
 

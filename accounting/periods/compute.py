@@ -17,9 +17,10 @@ from accounting.ledger.energy import EnergyHour
 from accounting.ledger.intervals import Interval
 from accounting.ledger.policies import Policies
 from accounting.ledger.pricing import EVERY_MODEL, SKU_ENERGY, Price, edges
+from accounting.ledger.sweep import Segment
 from accounting.periods.card import Card, read_card
 from accounting.periods.energy import EnergyBooks, read_energy
-from accounting.periods.lines import Hour, Line, Lines, device_hours
+from accounting.periods.lines import Booked, Hour, Line, Lines, device_hours
 from accounting.periods.tariff import Account, Books
 from accounting.prices.book import DEFAULT_BOOK, live_prices
 from accounting.prices.discounts import live_discounts
@@ -112,6 +113,48 @@ def _concerns(price: Price, books: Books, models: set[str]) -> bool:
     return price.book == books.book and price.currency in currencies and is_for_model
 
 
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What happened on a card in a window of whole hours."""
+
+    card: Card
+    segments: Sequence[Segment]
+    energy: Mapping[int, EnergyHour]
+    lines: Lines
+
+
+def sweep_lines(
+    session: Session,
+    key: DeviceKey,
+    window: Interval,
+    rulebook: Rulebook,
+    *,
+    as_of_ms: int,
+    grace_ms: int,
+    trail: list[Booked] | None = None,
+) -> Swept:
+    """Sweep a card and book all that happened; days that the window cuts come out incomplete.
+
+    Args:
+        session: A transaction.
+        key: The card.
+        window: Widened to whole hours, since energy is told by the hour.
+        rulebook: What holds.
+        as_of_ms: Seen from this instant.
+        grace_ms: As in `rate`.
+        trail: Gets every step, for whoever explains.
+    """
+    books = rulebook.books[key.cluster]
+    whole = (hour_start_ms(window[0]), -hour_start_ms(-window[1]))
+    card = read_card(session, key, whole, as_of_ms=as_of_ms, grace_ms=grace_ms)
+    cuts = cuts_of(books, card, whole)
+    segments = card.sweep(whole, cuts=cuts, policies=rulebook.policies.share_spans())
+    lines = Lines(card, books, trail)
+    lines.add(segments)
+    energy = EnergyBooks(lines, cuts).add(segments, read_energy(session, key, whole))
+    return Swept(card, segments, energy, lines)
+
+
 def compute(
     session: Session, key: DeviceKey, run: Interval, rulebook: Rulebook, *, as_of_ms: int, grace_ms: int
 ) -> Computed:
@@ -124,26 +167,20 @@ def compute(
         )
         for account in (books.account, books.platform)
     }
-    # Whole hours, since energy is told by the hour; what lies outside the days falls out below.
     window = (
-        hour_start_ms(min(run[0], *(start for start, _ in days.values()))),
-        -hour_start_ms(-max(run[1], *(end for _, end in days.values()))),
+        min(run[0], *(start for start, _ in days.values())),
+        max(run[1], *(end for _, end in days.values())),
     )
-    card = read_card(session, key, window, as_of_ms=as_of_ms, grace_ms=grace_ms)
-    cuts = cuts_of(books, card, window)
-    segments = card.sweep(window, cuts=cuts, policies=rulebook.policies.share_spans())
-    lines = Lines(card, books)
-    lines.add(segments)
-    energy = EnergyBooks(lines, cuts).add(segments, read_energy(session, key, window))
+    swept = sweep_lines(session, key, window, rulebook, as_of_ms=as_of_ms, grace_ms=grace_ms)
     return Computed(
-        card=card,
+        card=swept.card,
         run=run,
         days=days,
-        hours=device_hours([segment for segment in segments if run[0] <= segment.from_ms < run[1]]),
-        energy={hour_ms: hour for hour_ms, hour in energy.items() if run[0] <= hour_ms < run[1]},
+        hours=device_hours([segment for segment in swept.segments if run[0] <= segment.from_ms < run[1]]),
+        energy={hour_ms: hour for hour_ms, hour in swept.energy.items() if run[0] <= hour_ms < run[1]},
         lines=[
             line
-            for line_key, line in sorted(lines.lines.items(), key=lambda item: item[0])
+            for line_key, line in sorted(swept.lines.lines.items(), key=lambda item: item[0])
             if days[line_key.account][0] <= line_key.day_ms < days[line_key.account][1]
         ],
     )

@@ -133,7 +133,7 @@ class EnergyBooks:
             bearer = Bearer(platform, SHARED_PATH, None)
         if not self.lines.tariff.sells_energy(bearer.account, portion.from_ms):
             return
-        line = self.lines.line(
+        self.lines.book(
             Entry(
                 kind,
                 SKU_ENERGY,
@@ -143,10 +143,12 @@ class EnergyBooks:
                 portion.from_ms,
                 portion.to_ms,
                 rule,
-            )
+                portion.source,
+                portion.slice_key,
+            ),
+            portion.mj,
+            portion.mj,
         )
-        line.own_quantity += portion.mj
-        line.quantity += portion.mj
 
     def _price_unallocated(self, uses: Sequence[UnallocatedUseFact]) -> None:
         """Card time of use without an allocation: the larger of its SM time and its memory."""
@@ -173,9 +175,8 @@ class EnergyBooks:
         rule = self.lines.tariff.policy("unallocated", when[0])
         bearer = self._tenants[use.slice_key]
         model = self._model_at(when[0])
-        line = self.lines.line(Entry("unallocated", SKU_UNALLOCATED, bearer, resource, model, *when, rule))
-        line.own_quantity += ppm_ms
-        line.quantity += ppm_ms
+        entry = Entry("unallocated", SKU_UNALLOCATED, bearer, resource, model, *when, rule)
+        self.lines.book(entry, ppm_ms, ppm_ms)
 
     def _card_time(self, use: UnallocatedUseFact) -> int:
         spans = self.lines.card.spans

@@ -20,6 +20,7 @@ from accounting.ledger.sweep import Part, Segment
 from accounting.periods.card import Card, HeldSlice
 from accounting.periods.tariff import Account, Books, Tariff
 from accounting.tenants.tree import IDLE_PATH, leaf_path
+from contract.ids import SliceKey
 from contract.units import MS_PER_HOUR, hour_start_ms
 
 LineKind: TypeAlias = Literal["usage", "energy", "idle", "unallocated"]
@@ -155,14 +156,29 @@ class Entry:
     from_ms: int
     to_ms: int
     policy: PolicyRule | None
+    source: str = ""
+    """Of energy: what it was drawn for (`ledger.energy.EnergySource`)."""
+    holder: SliceKey | None = None
+    """Of energy: the container, since the line is that of all of a tenant's on the card."""
+
+
+@dataclass(frozen=True, slots=True)
+class Booked:
+    """One step by which a line grew: what `explain` shows."""
+
+    key: LineKey
+    entry: Entry
+    own_quantity: int
+    quantity: int
 
 
 @dataclass(slots=True)
 class Lines:
-    """Adds what happened on a card up to lines."""
+    """Adds what happened on a card up to lines; each step goes to `trail`, where somebody wants to know."""
 
     card: Card
     books: Books
+    trail: list[Booked] | None = None
     lines: dict[LineKey, Line] = field(default_factory=dict)
     tariff: Tariff = field(init=False)
     _days: dict[str, _Days] = field(default_factory=dict)
@@ -184,7 +200,7 @@ class Lines:
             for part in segment.parts:
                 self._charge(segment, part, policy)
             if segment.idle_ppm_ms:
-                line = self.line(
+                self.book(
                     Entry(
                         "idle",
                         SKU_IDLE,
@@ -194,10 +210,10 @@ class Lines:
                         segment.from_ms,
                         segment.to_ms,
                         policy,
-                    )
+                    ),
+                    segment.idle_ppm_ms,
+                    segment.idle_ppm_ms,
                 )
-                line.own_quantity += segment.idle_ppm_ms
-                line.quantity += segment.idle_ppm_ms
 
     def _charge(self, segment: Segment, part: Part, policy: PolicyRule | None) -> None:
         one = self.card.slices[part.slice_key]
@@ -206,14 +222,21 @@ class Lines:
             known = (Bearer.tenant(self.books.account, one.allocation.tenant_key), Resource.of_slice(one))
             self._slices[part.slice_key] = known
         when = (segment.from_ms, segment.to_ms)
-        line = self.line(Entry("usage", SKU_SLICE, *known, segment.model, *when, policy))
-        line.own_quantity += part.own_ppm_ms
-        line.quantity += part.charged_ppm_ms
+        entry = Entry("usage", SKU_SLICE, *known, segment.model, *when, policy)
+        line = self.book(entry, part.own_ppm_ms, part.charged_ppm_ms)
         line.held_not_running_ppm_ms += _not_running(one, segment, part.charged_ppm_ms)
         line.degraded_ppm_ms += part.charged_ppm_ms if part.is_degraded else 0
 
-    def line(self, entry: Entry) -> Line:
-        """The line that an entry belongs to, reaching over it from now on."""
+    def book(self, entry: Entry, own_quantity: int, quantity: int) -> Line:
+        """Add an entry to the line that it belongs to."""
+        line = self._line(entry)
+        line.own_quantity += own_quantity
+        line.quantity += quantity
+        if self.trail is not None:
+            self.trail.append(Booked(line.key, entry, own_quantity, quantity))
+        return line
+
+    def _line(self, entry: Entry) -> Line:
         account = entry.bearer.account
         at_ms = entry.from_ms
         price = self.tariff.price(account, entry.sku, entry.model, at_ms)

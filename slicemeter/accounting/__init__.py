@@ -21,6 +21,7 @@ COMMANDS = {
     "rate": "rate the open periods now",
     "verify": "check a period: identities, sums, recomputed against stored",
     "statement": "a tenant's month: table, CSV, JSON or HTML",
+    "explain": "why an amount is what it is, from the line down to the segments",
     "usage": "what slices held and used",
     "cost": "what it cost, by tenant",
     "capacity": "what was there: charged, idle, down",
