@@ -32,6 +32,7 @@ from exporter.delivery.metrics import DeliveryMetrics
 from exporter.delivery.state import StateFile
 from exporter.delivery.witness import Witness
 from exporter.exposition.board import Board
+from exporter.hami.annotations.tally import FlawTally
 from exporter.hami.resources import ResourceNames
 from exporter.kube.access import KubeAccess
 from exporter.kube.client import ApiClient
@@ -112,9 +113,9 @@ class Cards:
 class StillWatches(NodeWatches):
     """The API server's views, which do not change while we measure."""
 
-    def __init__(self, pods: Sequence[Pod], node: Node, tallies: Tallies) -> None:
+    def __init__(self, pods: Sequence[Pod], node: Node, flaws: FlawTally) -> None:
         client = ApiClient(KubeAccess("https://127.0.0.1:1"))
-        super().__init__(client, NODE, may_all_be_gone=lambda: False, tallies=tallies)
+        super().__init__(client, NODE, may_all_be_gone=lambda: False, flaws=flaws)
         self._view = View(
             MappingProxyType({pod.metadata.uid: pod for pod in pods}), listed=True, confirmed_at_ms=START_MS
         )
@@ -161,14 +162,15 @@ class Bench:
             cards[number // SLICES_A_CARD] += self._make_container(number)
         self._cards = Cards(cards, has_samples=rung == "nvml")
         self._ticks = 0
-        tallies = Tallies()
+        tallies, flaws = Tallies(), FlawTally()
         registry = DeliveryMetrics(CollectorRegistry())
         self.sampler = Sampler(
             Parts(
                 node_name=NODE,
                 clock=self._now,
-                watches=StillWatches([self._pod(number) for number in range(slices)], self._node(), tallies),
-                book=PodBook(ResourceNames(), parse_tenant_rules(DEFAULT_TENANT_FROM), tallies),
+                watches=StillWatches([self._pod(number) for number in range(slices)], self._node(), flaws),
+                flaws=flaws,
+                book=PodBook(ResourceNames(), parse_tenant_rules(DEFAULT_TENANT_FROM), flaws),
                 caches=CacheReader([self._tree], tallies),
                 devices=DeviceReader(self._cards, folder / "no.lock", tallies),
                 attributor=Attributor(Residents(ProcessTable(self._proc), Liveness()), tallies),

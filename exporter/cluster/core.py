@@ -32,9 +32,9 @@ from exporter.cluster.pending import (
 from exporter.cluster.pods import PodBook, PodRecord, PodSight
 from exporter.cluster.snapshot import Findings, LockSight, PendingSum
 from exporter.cluster.state import ClusterState
-from exporter.cluster.tallies import ErrorTally
 from exporter.delivery.witness import Sight, Sighting, Witness
 from exporter.hami.annotations.node_lock import parse_node_lock
+from exporter.hami.annotations.tally import FlawTally
 from exporter.hami.resources import ResourceNames
 from exporter.kube.objects import Event, Namespace, Node, Pod, parse_time_ms
 from exporter.kube.tenant import TenantRule
@@ -96,11 +96,11 @@ class ClusterCore:
     def __init__(self, options: Options, state: ClusterState | None = None) -> None:
         stored = state or ClusterState()
         self._options = options
-        self.errors = ErrorTally(stored.annotation_errors, is_silent=state is not None)
+        self.flaws = FlawTally(stored.annotation_errors, is_silent=state is not None)
         self._events = EventBook(stored.said)
         self._locks = NodeLocks(options.lock_timeout_ms, stored.locks)
-        self._nodes = NodeBook(self.errors)
-        self._pods = PodBook(options.names, options.tenant_rules, self.errors, self._events)
+        self._nodes = NodeBook(self.flaws)
+        self._pods = PodBook(options.names, options.tenant_rules, self.flaws, self._events)
         self._waiting = WaitingTime(stored.waiting, stored.waiting_counts)
         self._witness = Witness(options.cluster, "cluster", options.push_interval_ms, stored.witness)
         self._uids = NodeUids()
@@ -119,7 +119,7 @@ class ClusterCore:
         self._follow_locks(seen)
         nodes = self._nodes.look(seen.nodes)
         pods = self._pods.look(seen.pods, seen.pod_changes, seen.namespaces, now_ms)
-        self.errors.speak()
+        self.flaws.speak()
         self._locks.judge(self._pods, now_ms)
         if now_ms >= self._forget_due_ms:
             self._forget_due_ms = now_ms + FORGET_EVERY_MS
@@ -150,7 +150,7 @@ class ClusterCore:
             said=self._events.dump(),
             waiting=waiting,
             waiting_counts=counts,
-            annotation_errors=self.errors.dump(),
+            annotation_errors=self.flaws.dump(),
             witness=self._witness.dump(),
         )
 

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from exporter.cluster.tallies import ErrorTally
 from exporter.hami.annotations.flaw import Flaw
 from exporter.hami.annotations.node_lock import KEY as LOCK_KEY
 from exporter.hami.annotations.node_lock import NodeLock, parse_node_lock
 from exporter.hami.annotations.node_register import HAMI_KEY, VOLCANO_KEY, RegisteredDevice, registered
 from exporter.hami.annotations.pod_keys import CORDON_KEY, parse_device_cordon
+from exporter.hami.annotations.tally import FlawTally
 from exporter.kube.objects import Node, parse_time_ms
 from exporter.kube.view import View
 
@@ -96,8 +96,8 @@ def _largest_mib(device: RegisteredDevice) -> int:
 class NodeBook:
     """Remembers what was read of each node."""
 
-    def __init__(self, errors: ErrorTally) -> None:
-        self._errors = errors
+    def __init__(self, flaws: FlawTally) -> None:
+        self._flaws = flaws
         self._records: dict[str, NodeRecord] = {}
         self._objects: Mapping[str, Node] | None = None
         self._sight = NodeSight({}, {})
@@ -116,7 +116,7 @@ class NodeBook:
 
     def _read(self, node: Node, known: NodeRecord | None) -> NodeRecord:
         record = read_node(node)
-        self._errors.count(record.errors, () if known is None else known.errors)
+        self._flaws.count(record.errors, () if known is None else known.errors)
         return record
 
 

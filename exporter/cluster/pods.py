@@ -14,8 +14,8 @@ from typing import Final
 from contract.ids import PodUid, TenantKey
 from exporter.cluster.events import EventBook
 from exporter.cluster.locks import Owner
-from exporter.cluster.tallies import ErrorTally
 from exporter.hami.annotations.pod_keys import PodKeys, allocation_keys, parse_pod_keys
+from exporter.hami.annotations.tally import FlawTally
 from exporter.hami.holding import TERMINAL_PHASES, Holding, holding
 from exporter.hami.resources import Request, ResourceNames, requests_of
 from exporter.kube.objects import Namespace, Pod, parse_time_ms
@@ -105,11 +105,11 @@ class PodBook:
     """Remembers what was read of each pod; also who knows the owners of locks."""
 
     def __init__(
-        self, names: ResourceNames, rules: Sequence[TenantRule], errors: ErrorTally, events: EventBook
+        self, names: ResourceNames, rules: Sequence[TenantRule], flaws: FlawTally, events: EventBook
     ) -> None:
         self._names = names
         self._rules = rules
-        self._errors = errors
+        self._flaws = flaws
         self._events = events
         self._known: dict[str, tuple[Pod, PodRecord | None]] = {}
         self._records: dict[PodUid, PodRecord] = {}
@@ -195,7 +195,7 @@ class PodBook:
             phase_seen_at_ms = known.phase_seen_at_ms
         bound_seen_at_ms = (known.bound_seen_at_ms if known else None) or now_ms
         found = holding(pod, self._names, seen_at_ms=phase_seen_at_ms, deleted_at_ms=deleted_at_ms)
-        self._errors.count(found.errors, known.holding.errors if known else ())
+        self._flaws.count(found.errors, known.holding.errors if known else ())
         return PodRecord(
             pod=pod,
             holding=found,

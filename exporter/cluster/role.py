@@ -188,7 +188,7 @@ class _Role:
             duration_ms=duration_s * 1_000,
             collectors=self._watches.health(),
             findings=None if outcome is None else outcome.findings,
-            annotation_errors=dict(self._core.errors.counts()),
+            annotation_errors=self._core.flaws.counts(),
             outbox_facts=None if waiting is None else waiting.count,
             outbox_oldest_ms=None if waiting is None else waiting.oldest_ms,
         )

@@ -6,7 +6,7 @@ is refused as a whole, so that counters never mix.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -40,6 +40,7 @@ class NodeState(msgspec.Struct, kw_only=True):
     had_readings: bool
     witness: WitnessState
     histories: list[CardHistory] = []
+    annotation_errors: dict[str, int] = {}
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -47,7 +48,12 @@ _decoder = msgspec.msgpack.Decoder(NodeState)
 
 
 def pack(
-    meter: Meter, witness: Witness, *, had_readings: bool, histories: Sequence[CardHistory] = ()
+    meter: Meter,
+    witness: Witness,
+    *,
+    had_readings: bool,
+    histories: Sequence[CardHistory] = (),
+    annotation_errors: Mapping[str, int] | None = None,
 ) -> bytes:
     """The state as one row."""
     return _encoder.encode(
@@ -65,6 +71,7 @@ def pack(
             had_readings=had_readings,
             witness=witness.dump(),
             histories=list(histories),
+            annotation_errors=dict(annotation_errors or {}),
         )
     )
 

@@ -20,7 +20,6 @@ from exporter.node.counters import OwnerKey
 from exporter.node.devices import SAMPLES_LOST
 from exporter.node.hardware import HardwareView
 from exporter.node.meter import DISAGREEMENTS
-from exporter.node.pods import ANNOTATION_ERRORS
 from exporter.node.snapshot import (
     DeviceView,
     OwnerTotals,
@@ -244,6 +243,8 @@ def _self(page: PageBuilder, snapshot: Snapshot) -> None:
         page.add("collector_success", name, collector.is_ok)
         page.add("collector_duration_seconds", name, collector.duration_s)
         page.add("collector_last_success_timestamp_seconds", name, _s(collector.last_success_ms))
+    for (kind, reason), count in snapshot.annotation_errors.items():
+        page.add("annotation_errors_total", (kind, reason), count)
     for (layout, result), count in snapshot.cache_files.items():
         page.add("cache_files", (layout, result), count)
     page.add("cache_directories_ignored", (), snapshot.cache_directories_ignored)
@@ -255,7 +256,6 @@ def _self(page: PageBuilder, snapshot: Snapshot) -> None:
         DISAGREEMENTS: [(kind,) for kind in DISAGREEMENT_KINDS],
         SAMPLES_LOST: [("nvml",), ("cache",)],
         REFUSED: [],
-        ANNOTATION_ERRORS: [],
     }
     for family, closed in from_zero.items():
         counts = snapshot.tallies.get(family, {})

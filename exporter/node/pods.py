@@ -15,14 +15,12 @@ from contract.ids import PodUid, TenantKey
 from exporter.hami.annotations.containers import PodLayout
 from exporter.hami.annotations.pod_devices import PodDevices, parse_pod_devices
 from exporter.hami.annotations.pod_keys import allocation_keys
+from exporter.hami.annotations.tally import FlawTally
 from exporter.hami.holding import TERMINAL_PHASES, Holding, holding
 from exporter.hami.resources import ResourceNames, kinds_of, layout_of
 from exporter.kube.objects import Namespace, Pod
 from exporter.kube.tenant import TenantRule, tenant_key
 from exporter.kube.view import Change, View
-from exporter.node.tallies import Tallies
-
-ANNOTATION_ERRORS = "annotation_errors_total"
 
 CONFIG_HASH = "kubernetes.io/config.hash"
 """On the mirror of a static pod: the UID under which the kubelet runs it."""
@@ -88,10 +86,10 @@ class PodSight:
 class PodBook:
     """Remembers what was read of each pod."""
 
-    def __init__(self, names: ResourceNames, rules: Sequence[TenantRule], tallies: Tallies) -> None:
+    def __init__(self, names: ResourceNames, rules: Sequence[TenantRule], flaws: FlawTally) -> None:
         self._names = names
         self._rules = rules
-        self._tallies = tallies
+        self._flaws = flaws
         self._records: dict[PodUid, PodRecord] = {}
         self._namespaces: Mapping[str, Namespace] = {}
         self._labels: dict[str, Mapping[str, str]] = {}
@@ -144,11 +142,7 @@ class PodBook:
         annotations = pod.metadata.annotations
         key = next((key for key, family in allocation_keys(annotations) if family == "vgpu"), None)
         found = holding(pod, self._names, seen_at_ms=seen_at_ms, deleted_at_ms=deleted_at_ms)
-        before = set() if known is None else set(known.holding.errors)
-        for error in found.errors:
-            # The same annotation comes again with every status update; it is one error.
-            if error not in before:
-                self._tallies.count(ANNOTATION_ERRORS, error.kind, error.reason)
+        self._flaws.count(found.errors, () if known is None else known.holding.errors)
         layout = layout_of(pod, self._names)
         return PodRecord(
             pod=pod,

@@ -30,6 +30,7 @@ from exporter.exposition.encoder import PageEncoder
 from exporter.exposition.page import Page
 from exporter.exposition.pages import Extras
 from exporter.exposition.server import MetricsServer
+from exporter.hami.annotations.tally import FlawTally
 from exporter.kube.client import ApiClient
 from exporter.node.attribution import Attributor
 from exporter.node.caches import CacheReader
@@ -216,6 +217,7 @@ class _Role:
         settings = self._settings
         state = self._restored()
         tallies = Tallies(state.tallies if state is not None else None)
+        flaws = FlawTally(state.annotation_errors if state is not None else None, is_silent=state is not None)
         epoch = self._store.epoch if self._store is not None else new_epoch()
         meter = Meter(
             Origin(settings.cluster, NodeUid(""), epoch),
@@ -235,9 +237,10 @@ class _Role:
                 ApiClient(settings.kube),
                 settings.node_name,
                 may_all_be_gone=lambda: not self._sampler.has_living,
-                tallies=tallies,
+                flaws=flaws,
             ),
-            book=PodBook(settings.resources, settings.tenant_from, tallies),
+            flaws=flaws,
+            book=PodBook(settings.resources, settings.tenant_from, flaws),
             caches=CacheReader(settings.container_roots, tallies),
             devices=DeviceReader(
                 source,

@@ -18,6 +18,7 @@ from exporter.delivery.state import StateFile
 from exporter.delivery.witness import Witness
 from exporter.exposition.board import Board, Draft
 from exporter.exposition.page import DEFAULT_SERIES_BUDGET
+from exporter.hami.annotations.tally import FlawTally
 from exporter.kube.objects import Node, Pod
 from exporter.kube.view import Change
 from exporter.node.attribution import Attribution, Attributor
@@ -42,6 +43,7 @@ class Parts:
     """What a sampler works with, one of each.
 
     Attributes:
+        flaws: Where unreadable annotations are counted.
         store: Where counters and facts go; None = nowhere (`--once`).
         sends_facts: Whether somebody takes the facts.
         push_interval_ms: How often growing usage is said.
@@ -53,6 +55,7 @@ class Parts:
     node_name: str
     clock: Clock
     watches: NodeWatches
+    flaws: FlawTally
     book: PodBook
     caches: CacheReader
     devices: DeviceReader
@@ -153,6 +156,8 @@ class Sampler:
         if sight.is_listed:
             self._changes = []
         register = parts.watches.register(node)
+        if sight.is_listed and node is not None:
+            parts.flaws.speak()
         return Sources(
             at_ms=now.wall_ms,
             sight=sight,
@@ -189,6 +194,7 @@ class Sampler:
             parts.witness,
             had_readings=parts.devices.had_readings,
             histories=parts.devices.histories(),
+            annotation_errors=parts.flaws.dump(),
         )
         parts.store.commit(row, [*self._closing, *facts] if parts.sends_facts else [])
         self._closing = []
@@ -209,6 +215,7 @@ class Sampler:
             tenants=tenant_views(slices, parts.meter),
             collectors=tuple(self._health(sources, look)),
             tallies=parts.meter.tallies.by_family(),
+            annotation_errors=parts.flaws.counts(),
             cache_files=sources.survey.files,
             cache_directories_ignored=sources.survey.ignored if sources.survey.has_tree else None,
             unattributed_processes=(

@@ -184,6 +184,7 @@ class Snapshot:
 
     Attributes:
         tallies: Counters about ourselves by family, then label values.
+        annotation_errors: Unreadable annotations by (kind, reason).
         cache_files: Number of files by (layout, result).
         cache_directories_ignored: None without a tree.
         unattributed_processes: GPU processes in no known pod; None without a process list.
@@ -198,6 +199,7 @@ class Snapshot:
     tenants: tuple[TenantView, ...] = ()
     collectors: tuple[CollectorHealth, ...] = ()
     tallies: Mapping[str, Mapping[tuple[str, ...], int]] = field(default_factory=dict)
+    annotation_errors: Mapping[tuple[str, str], int] = field(default_factory=dict)
     cache_files: Mapping[tuple[str, str], int] = field(default_factory=dict)
     cache_directories_ignored: int | None = None
     unattributed_processes: int | None = None

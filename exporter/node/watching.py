@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from exporter.hami.annotations.node_register import NodeRegister, registered
+from exporter.hami.annotations.tally import FlawTally
 from exporter.kube.client import ApiClient
 from exporter.kube.cluster_uid import cluster_uid
 from exporter.kube.objects import Namespace, Node, Pod
 from exporter.kube.resources import namespaces, nodes, pods
 from exporter.kube.view import Change, View
 from exporter.kube.watch import ObjectWatch
-from exporter.node.pods import ANNOTATION_ERRORS
 from exporter.node.snapshot import CollectorHealth
-from exporter.node.tallies import Tallies
 
 
 class NodeWatches:
@@ -23,7 +22,7 @@ class NodeWatches:
         client: Asks the API server.
         node_name: The node.
         may_all_be_gone: Whether an empty list of pods can be true.
-        tallies: Where unreadable register annotations are counted.
+        flaws: Where unreadable register annotations are counted.
     """
 
     def __init__(
@@ -32,10 +31,10 @@ class NodeWatches:
         node_name: str,
         *,
         may_all_be_gone: Callable[[], bool],
-        tallies: Tallies,
+        flaws: FlawTally,
     ) -> None:
         self._node_name = node_name
-        self._tallies = tallies
+        self._flaws = flaws
         self._pods = ObjectWatch(client, pods(node_name), may_all_be_gone=may_all_be_gone)
         self._nodes = ObjectWatch(client, nodes(node_name))
         self._namespaces = ObjectWatch(client, namespaces())
@@ -83,13 +82,10 @@ class NodeWatches:
     def register(self, node: Node | None) -> NodeRegister:
         """What HAMi registered on our Node; read once for each change of the Node."""
         if node is not self._register_of:
-            before = set(self._register.errors)
+            known = self._register.errors
             self._register = registered(node.metadata.annotations if node is not None else {})
             self._register_of = node
-            for error in self._register.errors:
-                # The kubelet touches its Node every few seconds; the same annotation is one error.
-                if error not in before:
-                    self._tallies.count(ANNOTATION_ERRORS, error.kind, error.reason)
+            self._flaws.count(self._register.errors, known)
         return self._register
 
     def cluster_uid(self) -> str | None:

@@ -30,7 +30,7 @@ def test_three_pods_share_a_card_of_a_mock_node_without_an_error(cluster: Cluste
     capacity = cluster.tick(2).findings.capacities["gpu-node"]
     # 3 × 20,000 MiB of 81,920; 3 × 30 %; 3 of 10 slots.
     assert capacity == NodeCapacity(81_920, 100, 10, 60_000, 90, 3, 0, ("NVIDIA A100-SXM4-80GB",))
-    assert sum(cluster.core.errors.counts().values()) == 0
+    assert sum(cluster.core.flaws.counts().values()) == 0
 
 
 def test_a_reservation_is_not_allocated_and_the_other_way_round(cluster: Cluster) -> None:
@@ -89,13 +89,13 @@ def test_an_unreadable_annotation_is_one_error_however_often_its_pod_changes(clu
     cluster.tick(0)
     cluster.put_pods(bad | {"status": {"phase": "Running"}})
     cluster.tick(1)
-    assert cluster.core.errors.counts()["pod-devices", "bad_number"] == 1
+    assert cluster.core.flaws.counts()["pod-devices", "bad_number"] == 1
     again = cluster.restarted()
     again.tick(2)
-    assert again.core.errors.counts()["pod-devices", "bad_number"] == 1
+    assert again.core.flaws.counts()["pod-devices", "bad_number"] == 1
     again.put_pods(bad | {"metadata": bad["metadata"] | {"uid": "uid-other", "name": "other"}})
     again.tick(3)
-    assert again.core.errors.counts()["pod-devices", "bad_number"] == 2
+    assert again.core.flaws.counts()["pod-devices", "bad_number"] == 2
 
 
 def allocations(facts: tuple[Fact, ...]) -> list[AllocationFact]:

@@ -194,7 +194,7 @@ def test_an_unreadable_lock_is_held_has_no_time_and_counts_one_error() -> None:
     assert (found.is_held, found.is_unreadable, found.acquired_at_ms) == (True, True, None)
     cluster.put_nodes(gpu_node(lock="2026-10-01T08:00:00Z,team"), at_s=10)  # a heartbeat
     cluster.tick(10)
-    assert cluster.core.errors.counts()["node-lock", "field_count"] == 1
+    assert cluster.core.flaws.counts()["node-lock", "field_count"] == 1
 
 
 def test_an_empty_lock_is_unreadable_too() -> None:

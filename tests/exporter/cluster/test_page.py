@@ -29,7 +29,7 @@ def page_of(cluster: Cluster, at_s: float) -> dict[str, dict[tuple[str, ...], fl
         0.5,
         COLLECTORS,
         findings,
-        cluster.core.errors.counts(),
+        cluster.core.flaws.counts(),
         outbox_facts=3,
         outbox_oldest_ms=EIGHT_MS + 1_500,
     )

@@ -291,10 +291,8 @@ def test_the_node_role_exports_every_family_of_its_own_but_the_planned() -> None
         tenants=(TENANT,),
         unallocated=(PAST_HAMI,),
         collectors=(CollectorHealth("nvml", is_ok=True, duration_s=0.1, last_success_ms=5_000),),
-        tallies={
-            "values_refused_total": {("energy", "too_large"): 1},
-            "annotation_errors_total": {("pod-devices", "field_count"): 1},
-        },
+        tallies={"values_refused_total": {("energy", "too_large"): 1}},
+        annotation_errors={("pod-devices", "field_count"): 1},
         cache_files={("v1.2", "ok"): 1},
         cache_directories_ignored=0,
         unattributed_processes=0,

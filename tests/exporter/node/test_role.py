@@ -87,7 +87,8 @@ def test_a_mock_node_is_ready_and_shows_allocations_but_nothing_used(mock_stand:
     assert page.one("device_memory_allocated_bytes") == 8_000 * MIB
     assert page.one("device_core_allocated_ratio") == 0.5
     assert page.one("slice_memory_allocated_bytes", **SLICE) == 8_000 * MIB
-    assert page.find("annotation_errors_total") == []
+    # Every kind and reason is there from 0 on.
+    assert set(page.find("annotation_errors_total")) == {0.0}
     assert page.find("slice_sm_seconds_total") == []
     assert page.one("collector_success", collector="nvml") == 0
     assert page.labels("slice_info")[0]["enforcement"] == "none"
@@ -173,6 +174,20 @@ def test_counters_go_on_after_a_restart_and_never_go_back(stand: Stand) -> None:
         assert (after.one(name, **SLICE) or 0) >= (before.one(name, **SLICE) or 0) > 0
     assert after.find("counters_restarted_total", why="first_start") == [0.0]
     assert (after.one("slice_unknown_seconds_total", reason="gap", **SLICE) or 0) > 0
+
+
+def test_an_unreadable_annotation_is_one_error_over_a_restart_too(stand: Stand) -> None:
+    bad = pod("job")
+    bad["metadata"]["annotations"]["hami.io/vgpu-devices-allocated"] = f"{CARD},NVIDIA,4000,30:GPU-x,NVIDIA:;"
+    stand.double.create("Pod", bad)
+    which = {"kind": "pod-devices", "reason": "field_count"}
+    stand.start()
+    page = stand.wait_for(lambda page: bool(page.find("slice_info")))
+    assert page.one("annotation_errors_total", **which) == 1
+    stand.stop()
+    stand.start()
+    page = stand.wait_for(lambda page: bool(page.find("slice_info")))
+    assert page.one("annotation_errors_total", **which) == 1
 
 
 def test_a_lost_driver_leaves_absence_and_a_health_series_and_comes_back_by_itself(stand: Stand) -> None:

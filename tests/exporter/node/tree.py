@@ -11,6 +11,7 @@ import msgspec
 
 from contract.ids import DeviceUuid
 from exporter.hami.annotations.node_register import parse_node_register
+from exporter.hami.annotations.tally import FlawTally
 from exporter.hami.resources import ResourceNames
 from exporter.kube.objects import Meta, Namespace, Pod
 from exporter.kube.tenant import DEFAULT_TENANT_FROM, parse_tenant_rules
@@ -111,8 +112,9 @@ class Node:
     def __init__(self, folder: Path, proc_root: Path | None = None) -> None:
         self.root = folder
         self.tallies = Tallies()
+        self.flaws = FlawTally()
         self.caches = CacheReader([folder], self.tallies)
-        self.book = PodBook(ResourceNames(), parse_tenant_rules(DEFAULT_TENANT_FROM), self.tallies)
+        self.book = PodBook(ResourceNames(), parse_tenant_rules(DEFAULT_TENANT_FROM), self.flaws)
         self.attributor = Attributor(Residents(ProcessTable(proc_root), Liveness()), self.tallies)
         self.registered = {
             each.uuid: each

@@ -1,6 +1,7 @@
 """Counts of annotations that could not be read, by kind and reason, each possible pair from 0.
 
-Invariant: a flaw is counted when it appears, not again with every update of its object.
+Both roles count with it. Invariant: a flaw is counted when it appears, not again with every update of its
+object (a kubelet touches its Node every few seconds), nor when a restarted exporter finds it still there.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from exporter.hami.annotations.flaw import REASONS_OF, Flaw
 
 
-class ErrorTally:
+class FlawTally:
     """Counts flaws.
 
     Args:
@@ -28,19 +29,24 @@ class ErrorTally:
         """Count from now on."""
         self._is_silent = False
 
-    def count(self, errors: Iterable[Flaw], known: Iterable[Flaw]) -> None:
-        """Count the flaws that were not there before."""
+    def count(self, flaws: Iterable[Flaw], known: Iterable[Flaw]) -> None:
+        """Count the flaws of an object that it did not have before.
+
+        Args:
+            flaws: Those it has now.
+            known: Those it had at the last look.
+        """
         if self._is_silent:
             return
         before = set(known)
-        for error in errors:
-            if error not in before:
-                pair = (error.kind, error.reason)
+        for found in flaws:
+            if found not in before:
+                pair = (found.kind, found.reason)
                 self._counts[pair] = self._counts.get(pair, 0) + 1
 
     def counts(self) -> Mapping[tuple[str, str], int]:
-        """The count of each (kind, reason)."""
-        return self._counts
+        """A copy: the count of each (kind, reason)."""
+        return dict(self._counts)
 
     def dump(self) -> dict[str, int]:
         """What must survive a restart."""
