@@ -22,6 +22,9 @@ MAX_FACTS_PER_BATCH = 5_000
 """The most facts one POST may carry."""
 
 FACTS_PATH = "/api/v1/facts"
+REPORTER_PATH = "/api/v1/reporter"
+"""Where an exporter asks who it is to accounting; asking changes nothing."""
+
 CONTENT_TYPE = "application/x-ndjson"
 
 HEADER_SENT_AT = "Slicemeter-Sent-At"

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from fastapi import APIRouter, FastAPI
 
-from accounting.api import books, explain, facts, health, problems, reports, statements
+from accounting.api import books, explain, facts, health, problems, reporters, reports, statements
 from accounting.api.dependencies import Clock, Service
 from accounting.api.metrics import ServiceMetrics
 from accounting.settings import Settings
@@ -19,6 +19,7 @@ from contract.version import VERSION
 ROUTERS: Sequence[APIRouter] = (
     health.router,
     facts.router,
+    reporters.router,
     statements.router,
     reports.router,
     books.router,

@@ -18,7 +18,14 @@ from accounting.facts.ingest import ingest
 from accounting.facts.reading import Scope, read_lines
 from accounting.periods.rate import rate
 from accounting.prices.book import set_price
-from contract.facts import AllocationFact, Fact, PresenceFact, SliceUsageFact, canonical_bytes
+from contract.facts import (
+    REPORTER_PATH,
+    AllocationFact,
+    Fact,
+    PresenceFact,
+    SliceUsageFact,
+    canonical_bytes,
+)
 
 if TYPE_CHECKING:
     from tests.accounting.api.conftest import Api
@@ -88,6 +95,7 @@ def books(api: Api, at: At, allocation: Allocation, presence: Presence, slice_us
 def paths(api: Api, tenant: str) -> list[str]:
     """Every reading route of the API, with parameters that it can answer."""
     described = api.request("GET", "/api/v1/openapi.json").json()["paths"]
+    del described[REPORTER_PATH]  # that one is for reporters, about themselves
     answers = [path.replace("{period}", "2026-10") for path, methods in described.items() if "get" in methods]
     asked = [f"{path}?{DAY}" for path in answers]
     asked += [
