@@ -13,6 +13,9 @@ from pathlib import Path
 
 from lab.devices.processes import CONTAINER_PID, GpuProcess
 
+KERNEL_PID = 2
+"""The kernel's thread parent, by which a reader knows the host's own pid namespace."""
+
 
 class ProcTree:
     """Folders of living processes below a root."""
@@ -22,19 +25,13 @@ class ProcTree:
         boot = root / "sys/kernel/random"
         boot.mkdir(parents=True)
         (boot / "boot_id").write_text(f"{uuid.uuid4()}\n", "utf-8")
+        self._write(KERNEL_PID, "kthreadd", "/", f"{KERNEL_PID}", 0)
 
     def add(self, process: GpuProcess) -> None:
         """The process has started."""
         pid = process.host_pid
-        draft = self._root / f".{pid}"
-        draft.mkdir()
-        (draft / "cgroup").write_text(f"0::{_cgroup(process)}\n", "utf-8")
-        status = f"Name:\tpython\nPid:\t{pid}\nNSpid:\t{pid}\t{CONTAINER_PID}\n"
-        (draft / "status").write_text(status, "utf-8")
-        # Field 22 is the start time in ticks; the others do not matter to a reader of identity.
-        fields = ["S", "1", *["0"] * 17, str(100_000 + process.begins_ms // 10), *["0"] * 30]
-        (draft / "stat").write_text(f"{pid} (python) {' '.join(fields)}\n", "utf-8")
-        draft.replace(self._root / str(pid))
+        start_ticks = 100_000 + process.begins_ms // 10
+        self._write(pid, "python", _cgroup(process), f"{pid}\t{CONTAINER_PID}", start_ticks)
 
     def remove(self, process: GpuProcess) -> None:
         """The process has exited."""
@@ -43,8 +40,20 @@ class ProcTree:
         shutil.rmtree(grave)
 
     def pids(self) -> list[int]:
-        """Who lives."""
-        return sorted(int(name) for name in os.listdir(self._root) if name.isdigit())  # noqa: PTH208
+        """Who lives, the kernel's own left out."""
+        names = os.listdir(self._root)  # noqa: PTH208
+        return sorted({int(name) for name in names if name.isdigit()} - {KERNEL_PID})
+
+    def _write(self, pid: int, name: str, cgroup: str, inner_pids: str, start_ticks: int) -> None:
+        draft = self._root / f".{pid}"
+        draft.mkdir()
+        (draft / "comm").write_text(f"{name}\n", "utf-8")
+        (draft / "cgroup").write_text(f"0::{cgroup}\n", "utf-8")
+        (draft / "status").write_text(f"Name:\t{name}\nPid:\t{pid}\nNSpid:\t{inner_pids}\n", "utf-8")
+        # Field 22 is the start time in ticks; the others do not matter to a reader of identity.
+        fields = ["S", "1", *["0"] * 17, str(start_ticks), *["0"] * 30]
+        (draft / "stat").write_text(f"{pid} ({name}) {' '.join(fields)}\n", "utf-8")
+        draft.replace(self._root / str(pid))
 
 
 def _cgroup(process: GpuProcess) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from exporter.node.processes import HostProcess, ProcessTable
 from lab.devices.proc_tree import ProcTree
 from lab.devices.processes import processes_of
 from lab.scenarios.demo import demo
@@ -16,12 +17,13 @@ def test_a_process_appears_with_its_container_its_two_pids_and_a_start_time(tmp_
 
     tree.add(process)
 
-    folder = tmp_path / str(process.host_pid)
-    pod = process.pod_uid.replace("-", "_")
-    assert f"-pod{pod}.slice/cri-containerd-{process.container_id}.scope" in (folder / "cgroup").read_text()
-    assert f"NSpid:\t{process.host_pid}\t7\n" in (folder / "status").read_text()
+    table = ProcessTable(tmp_path)
+    table.begin([process.host_pid], 0)
+    assert table.sees_host
     # idle-1 attaches at second 4: 400 ticks after the tree's zero of 100,000.
-    assert (folder / "stat").read_text().rpartition(")")[2].split()[19] == "100400"
+    assert table.look(process.host_pid) == HostProcess(
+        process.host_pid, 100_400, 7, process.pod_uid, process.container_id
+    )
 
 
 def test_a_process_that_exited_leaves_nothing(tmp_path: Path) -> None:
