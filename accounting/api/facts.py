@@ -66,6 +66,10 @@ async def post_facts(
     require_gzip_ndjson(headers.get("content-type"), headers.get("content-encoding"))
     body = await read_body(request.stream(), headers.get("content-length"))
     source = parse_source(source_header)
+    if reporter.node_uid not in {None, source.node_uid}:
+        raise Problem(
+            403, f"header {HEADER_SOURCE} names another sender than the token's node; use that node's token"
+        )
     taken = await run_in_threadpool(
         _take, service, reporter, body, source=source, sent_at_ms=sent_at_ms, kube_system_uid=kube_system_uid
     )

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
+import logging
 import tracemalloc
 import zlib
+from collections.abc import Iterator, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,7 +14,14 @@ from sqlalchemy import select
 
 from accounting.api.batches import MAX_BODY_BYTES, MAX_LINES_BYTES
 from accounting.store.models import Cluster, ExporterSource, PresenceReport
-from contract.facts import HEADER_KUBE_SYSTEM_UID, HEADER_SENT_AT, HEADER_SOURCE, MAX_FACTS_PER_BATCH
+from contract.facts import (
+    CONTENT_TYPE,
+    FACTS_PATH,
+    HEADER_KUBE_SYSTEM_UID,
+    HEADER_SENT_AT,
+    HEADER_SOURCE,
+    MAX_FACTS_PER_BATCH,
+)
 
 if TYPE_CHECKING:
     from tests.accounting.api.conftest import Api
@@ -196,6 +206,74 @@ def test_a_gzip_bomb_is_413_and_is_not_blown_up(api: Api) -> None:
     tracemalloc.stop()
     assert response.status_code == 413
     assert peak < 3 * MAX_LINES_BYTES
+
+
+@pytest.mark.parametrize("line", [b"\n", b" \n", b"\r\n", b"x\n"])
+def test_a_body_of_nothing_but_lines_is_413_before_it_is_taken_apart(api: Api, line: bytes) -> None:
+    token = api.token("reporter", cluster="a")
+    packed = gzip.compress((line * MAX_LINES_BYTES)[: MAX_LINES_BYTES - 1] + b"x", 1)
+    tracemalloc.start()
+    response = api.post_facts(b"", token=token, compress=lambda _: packed)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert response.status_code == 413
+    problem(response)
+    assert peak < 4 * MAX_LINES_BYTES
+
+
+def test_blank_lines_behind_the_last_fact_do_not_count(api: Api) -> None:
+    lines = b"\n".join([presence()] * MAX_FACTS_PER_BATCH) + b"\r\n\n \n"
+    assert api.post_facts(lines, token=api.token("reporter", cluster="a")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "role=node;node_uid=uid-2;node=node-2;epoch=e2;version=0.1.0",
+        "role=node;node_uid=UID-1;node=node-1;epoch=e2;version=0.1.0",
+        "role=cluster;epoch=e2;version=0.1.0",
+    ],
+)
+def test_a_nodes_token_cannot_make_another_exporter_look_alive(api: Api, source: str) -> None:
+    token = api.token("reporter", cluster="a", node_uid="uid-1")
+    response = api.post_facts(b"", token=token, headers={HEADER_SOURCE: source})
+    assert response.status_code == 403
+    problem(response)
+    with api.database.reading() as session:
+        assert session.scalars(select(ExporterSource.epoch)).all() == []
+    assert api.post_facts(b"", token=token).status_code == 200
+
+
+def test_a_connection_that_breaks_in_the_middle_of_a_body_costs_no_line_of_the_log(
+    api: Api, caplog: pytest.LogCaptureFixture
+) -> None:
+    token = api.token("reporter", cluster="a")
+    headers = {
+        "authorization": f"Bearer {token}", "content-type": CONTENT_TYPE, "content-encoding": "gzip",
+        HEADER_SENT_AT: str(NOW_MS), HEADER_KUBE_SYSTEM_UID: "kube-system-of-a",
+        HEADER_SOURCE: "role=cluster;epoch=e1;version=0.1.0",
+    }  # fmt: skip
+    scope = {
+        "type": "http", "http_version": "1.1", "method": "POST", "scheme": "http", "path": FACTS_PATH,
+        "raw_path": FACTS_PATH.encode(), "query_string": b"", "root_path": "",
+        "headers": [(name.lower().encode(), value.encode()) for name, value in headers.items()],
+    }  # fmt: skip
+    came: Iterator[dict[str, Any]] = iter(
+        [{"type": "http.request", "body": b"\x1f\x8b", "more_body": True}, {"type": "http.disconnect"}]
+    )
+    statuses: list[int] = []
+
+    async def receive() -> dict[str, Any]:
+        return next(came)
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        statuses.extend([message["status"]] if "status" in message else [])
+
+    asyncio.run(api.app(scope, receive, send))
+    assert statuses == [400]
+    assert [record for record in caplog.records if record.levelno > logging.INFO] == []
+    with api.database.reading() as session:
+        assert session.scalars(select(ExporterSource.epoch)).all() == []
 
 
 def test_an_empty_batch_is_good_and_shows_that_the_exporter_lives(api: Api) -> None:
