@@ -9,7 +9,17 @@ from collections.abc import Sequence
 
 from fastapi import APIRouter, FastAPI
 
-from accounting.api import books, explain, facts, health, problems, reporters, reports, statements
+from accounting.api import (
+    books,
+    explain,
+    facts,
+    health,
+    problems,
+    quotes,
+    reporters,
+    reports,
+    statements,
+)
 from accounting.api.dependencies import Clock, Service
 from accounting.api.metrics import ServiceMetrics
 from accounting.settings import Settings
@@ -24,6 +34,7 @@ ROUTERS: Sequence[APIRouter] = (
     reports.router,
     books.router,
     explain.router,
+    quotes.router,
 )
 """Every router of the API."""
 

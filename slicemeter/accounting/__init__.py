@@ -22,6 +22,7 @@ COMMANDS = {
     "verify": "check a period: identities, sums, recomputed against stored",
     "statement": "a tenant's month: table, CSV, JSON or HTML",
     "explain": "why an amount is what it is, from the line down to the segments",
+    "quote": "what a slice would cost at most",
     "usage": "what slices held and used",
     "cost": "what it cost, by tenant",
     "capacity": "what was there: charged, idle, down",

@@ -18,6 +18,7 @@ from accounting.facts.ingest import ingest
 from accounting.facts.reading import Scope, read_lines
 from accounting.periods.rate import rate
 from accounting.prices.book import set_price
+from accounting.prices.policies import set_policy
 from contract.facts import (
     REPORTER_PATH,
     AllocationFact,
@@ -276,6 +277,56 @@ def test_prices_a_tenant_sees_are_those_on_its_lines(books: Api) -> None:
     assert [(row["model"], row["unit_price"]) for row in rows] == [("Tesla T4", "0.5")]
     rows = books.request("GET", "/api/v1/prices", token=books.token("operator")).json()["rows"]
     assert [row["model"] for row in rows] == ["Tesla T4", "Model B"]
+
+
+def test_a_tenant_explains_its_own_lines_and_sees_neighbours_only_as_others(books: Api) -> None:
+    token = books.token("tenant", tenant_path="acme/tenant-a")
+    answer = books.request("GET", "/api/v1/explain?tenant=acme/tenant-a&day=2026-10-01", token=token)
+    (row,) = answer.json()["rows"]
+    # Two slices of 80 % each: for two hours half a card each, 0.8 own.
+    assert row["quantity"] == CARD_HOUR
+    assert row["reconciliation"] == {
+        "steps": 2, "own_quantity": CARD_HOUR * 16 // 10, "quantity": CARD_HOUR, "adds_up": True,
+    }  # fmt: skip
+    assert row["steps"][0]["others"] == {"slices": 1, "charged_ppm_ms": CARD_HOUR // 2}
+    assert row["steps"][0]["card_factor"] == "0.625"
+    assert row["steps"][0]["share"]["own_ratio"] == "0.8"
+    assert "-b" not in answer.text
+    alone = books.request("GET", f"/api/v1/explain/{row['line']}", token=token)
+    assert alone.json() == row
+
+
+def test_explaining_a_foreign_line_or_tenant_answers_as_if_it_were_not_there(books: Api) -> None:
+    operator, tenant = books.token("operator"), books.token("tenant", tenant_path="acme/tenant-a")
+    day = "day=2026-10-01"
+    rows = books.request("GET", f"/api/v1/explain?tenant=acme/tenant-b&{day}", token=operator).json()["rows"]
+    assert len(rows) == 2
+    for path in (f"/api/v1/explain/{rows[0]['line']}", f"/api/v1/explain?tenant=acme/tenant-b&{day}"):
+        assert books.request("GET", path, token=tenant).status_code == 404, path
+    for path in ("explain/0", "explain/99999999999999999999", "explain?tenant=acme&day=0001-01-01"):
+        assert books.request("GET", f"/api/v1/{path}", token=operator).status_code == 422, path
+
+
+def test_a_quote_is_for_the_askers_own_tenant_and_an_upper_bound(books: Api) -> None:
+    token = books.token("tenant", tenant_path="acme/tenant-a")
+    path = "/api/v1/quote?model=Tesla%20T4&mem_mib=3840&core_percent=80&hours=2.5"
+    quoted = books.request("GET", path, token=token).json()
+    # max(0.25, 0.80) × 2.5 h = 2 card-hours at 0.50.
+    assert quoted["tenant"] == "acme/tenant-a"
+    assert (quoted["share"], quoted["at_most_ppm_ms"], quoted["at_most"]) == ("0.8", 2 * CARD_HOUR, "1.00")
+    foreign = books.request("GET", f"{path}&tenant=acme/tenant-b", token=token)
+    assert foreign.status_code == 404
+    for wrong in ("hours=0", "hours=ten", "hours=NaN", "hours=1&mig=huge"):
+        refused = "/api/v1/quote?model=Tesla%20T4&mem_mib=3840&" + wrong
+        assert books.request("GET", refused, token=token).status_code == 422, wrong
+
+
+def test_policies_are_shown_to_every_reader(books: Api) -> None:
+    with books.database.writing() as session:
+        set_policy(session, kind="energy", value="none", valid_from_ms=0, by=COMMAND_LINE, now_ms=0)
+    token = books.token("tenant", tenant_path="acme/tenant-a")
+    (row,) = books.request("GET", "/api/v1/policies", token=token).json()["rows"]
+    assert (row["kind"], row["value"], row["superseded_at"]) == ("energy", "none", None)
 
 
 def test_periods_are_those_of_the_viewers_accounts(books: Api) -> None:

@@ -219,3 +219,64 @@ def test_what_a_user_got_wrong_is_one_line_and_2(rated: Shell, words: tuple[str,
     assert (code, out) == (2, "")
     assert err.count("\n") == 1
     assert part in err
+
+
+def test_policies_are_set_superseded_with_a_reason_and_listed(rated: Shell) -> None:
+    assert rated.json("policy", "set", "share", "whole_card", "--from", "2026-10-01")["value"] == "whole_card"
+    code, _, err = rated("policy", "set", "share", "memory", "--from", "2026-10-01")
+    assert code == 2
+    assert "to supersede it say why with --reason" in err
+    code, out, _ = rated("policy", "set", "share", "memory", "--from", "2026-10-01", "--reason", "a slip")
+    assert (code, "memory" in out) == (0, True)
+    _, live, _ = rated("policy", "list")
+    _, everything, _ = rated("policy", "list", "--all")
+    assert ("whole_card" in live, "whole_card" in everything) == (False, True)
+    code, _, err = rated("policy", "set", "idle", "memory", "--from", "2026-10-01")
+    assert (code, err.count("\n")) == (2, 1)
+
+
+def test_a_discount_is_set_and_shown_on_the_statement(rated: Shell) -> None:
+    words = ("--tenant", "acme/team", "--percent", "25", "--from", "2026-10-01")
+    assert rated.json("price", "discount", *words)["percent"] == "25"
+    assert rated("rate")[0] == 0
+    # 1.5 card-hours at 0.40, less a quarter.
+    assert rated.json("statement", "2026-10", "--tenant", "team")["total"] == "0.45"
+    _, out, _ = rated("statement", "2026-10", "--tenant", "team")
+    assert "amounts are after 25 % discount" in out
+    assert rated.json("price", "discounts")["tenant"] == "acme/team"
+
+
+def test_explain_shows_steps_by_line_and_by_day(rated: Shell) -> None:
+    day = rated.json("explain", "--tenant", "team", "--day", "2026-10-01")
+    assert day["reconciliation"] == {
+        "steps": 3, "own_quantity": CARD_HOUR * 3 // 2, "quantity": CARD_HOUR * 3 // 2, "adds_up": True,
+    }  # fmt: skip
+    code, out, _ = rated("explain", str(day["line"]))
+    assert code == 0
+    assert "1.5000 card-hours × 0.4 EUR = 0.6 EUR" in out
+    assert "3 steps: 1.5000, which adds up to the line" in out
+    for wrong in (("explain",), ("explain", "1", "--tenant", "team"), ("explain", "--day", "2026-10-01")):
+        code, _, err = rated(*wrong)
+        assert (code, err.count("\n")) == (2, 1)
+
+
+def test_quote_says_what_a_slice_costs_at_most(rated: Shell) -> None:
+    words = (
+        "--model",
+        "Tesla T4",
+        "--memory",
+        "3840",
+        "--cores",
+        "30",
+        "--hours",
+        "10",
+        "--at",
+        "2026-10-02",
+    )
+    quoted = rated.json("quote", *words)
+    # max(3840 / 15360, 0.30) × 10 h at 0.40.
+    assert (quoted["share"], quoted["at_most_card_hours"], quoted["at_most"]) == ("0.3", "3.000000", "1.20")
+    _, out, _ = rated("quote", *words)
+    assert "at most 1.20 EUR, at 0.4 a card-hour, without energy" in out
+    code, _, err = rated("quote", "--model", "Unheard", "--memory", "1", "--hours", "1")
+    assert (code, "no card of model" in err) == (2, True)
