@@ -50,7 +50,6 @@ class Mirror(Generic[T]):
         self._empty_lists = 0
         self._first_empty_ms = 0
         self._failure: KubeError | None = None
-        self._unreadable_total = 0
 
     @property
     def is_suspect(self) -> bool:
@@ -61,11 +60,6 @@ class Mirror(Generic[T]):
     def failure(self) -> KubeError | None:
         """Why the view stands still; None while all is well."""
         return self._failure
-
-    @property
-    def unreadable_total(self) -> int:
-        """How many objects could not be decoded since the start."""
-        return self._unreadable_total
 
     def view(self) -> View[T]:
         """The present view; built when asked for, so that an event costs nothing per object known."""
@@ -103,7 +97,6 @@ class Mirror(Generic[T]):
             return before != (self._changes_total, self._is_listed, self.is_suspect)
 
     def _take_list(self, listed: Listed[T], now_ms: int, *, may_be_empty: bool) -> None:
-        self._unreadable_total += len(listed.unreadable)
         is_empty = not listed.objects and not listed.unreadable
         gone_at_ms = now_ms
         if is_empty and (self._objects or not may_be_empty):
@@ -130,7 +123,6 @@ class Mirror(Generic[T]):
         self._confirm(now_ms)
         found = event.object
         if isinstance(found, Unreadable):
-            self._unreadable_total += 1
             known = self._objects.get(found.uid)
             if known is None or event.kind != "deleted":
                 return

@@ -9,16 +9,16 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from random import Random
 from typing import Generic
 
 from exporter.kube.cancellation import Cancellation
 from exporter.kube.client import ApiClient
 from exporter.kube.errors import KubeError
-from exporter.kube.feed import Feed, Timing
+from exporter.kube.feed import Feed, Happened, Listed, Message, Timing
 from exporter.kube.mirror import Mirror
-from exporter.kube.resources import Resource, T
+from exporter.kube.resources import Resource, T, Unreadable
 from exporter.kube.view import Change, View
 
 log = logging.getLogger(__name__)
@@ -87,11 +87,6 @@ class ObjectWatch(Generic[T]):
         """Why the view stands still; None while the API server answers."""
         return self._mirror.failure
 
-    @property
-    def unreadable_total(self) -> int:
-        """How many objects could not be decoded since the start."""
-        return self._mirror.unreadable_total
-
     def start(self) -> None:
         """Begin to list and watch."""
         self._thread.start()
@@ -118,6 +113,9 @@ class ObjectWatch(Generic[T]):
         for message in self._feed.messages():
             failure_before = self._mirror.failure
             is_new = self._mirror.fold(message, self._clock_ms())
+            for lost in _unreadable_in(message):
+                uid = lost.uid or "without a UID"
+                log.warning("watch of %s: object %s cannot be read: %s", self._name, uid, lost.detail)
             self._report(failure_before, self._mirror.failure)
             if not self._listed.is_set() and self._mirror.view().listed:
                 self._listed.set()
@@ -129,3 +127,13 @@ class ObjectWatch(Generic[T]):
             log.warning("watch of %s: %s; the last view stays", self._name, now)
         elif now is None and before is not None:
             log.info("watch of %s: the API server answers again", self._name)
+
+
+def _unreadable_in(message: Message[T]) -> Iterable[Unreadable]:
+    match message:
+        case Listed(unreadable=lost):
+            return lost
+        case Happened(object=Unreadable() as lost):
+            return (lost,)
+        case _:
+            return ()

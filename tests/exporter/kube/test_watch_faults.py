@@ -322,34 +322,38 @@ def test_a_list_without_any_namespace_is_never_believed(
     assert watch.wait_listed(20)
 
 
-def test_one_object_that_cannot_be_read_costs_that_object_alone(
-    api: ApiDouble, watching: Watching, eventually: Eventually
+def unreadable_told(caplog: pytest.LogCaptureFixture, uid: str) -> int:
+    return sum(f"object {uid} cannot be read" in record.message for record in caplog.records)
+
+
+def test_one_object_that_cannot_be_read_costs_that_object_alone_and_is_named_in_the_log(
+    api: ApiDouble, watching: Watching, eventually: Eventually, caplog: pytest.LogCaptureFixture
 ) -> None:
     api.create("Pod", pod("a"))
     api.create("Pod", pod("odd", labels=5))
     watch = watching(pods())
     watch.wait_listed(20)
     assert names(watch.view().objects) == {"a"}
-    assert watch.unreadable_total == 1
+    assert unreadable_told(caplog, "uid-odd") == 1
     api.patch("Pod", "n", "odd", {"metadata": {"labels": {"k": "v"}}})
     eventually(lambda: names(watch.view().objects) == {"a", "odd"})
 
 
 def test_an_object_that_becomes_unreadable_keeps_its_last_state_until_it_is_deleted(
-    api: ApiDouble, watching: Watching, eventually: Eventually
+    api: ApiDouble, watching: Watching, eventually: Eventually, caplog: pytest.LogCaptureFixture
 ) -> None:
     api.create("Pod", pod("a", labels={"k": "v"}))
     watch = watching(pods())
     watch.wait_listed(20)
     watch.drain()
     api.patch("Pod", "n", "a", {"metadata": {"labels": 5}})
-    eventually(lambda: watch.unreadable_total == 1)
+    eventually(lambda: unreadable_told(caplog, "uid-a") == 1)
     # A list does not take it for gone either.
     api.stop()
     api.create("Node", {"metadata": {"name": "moves-the-version"}})
     api.compact()
     api.start()
-    eventually(lambda: watch.unreadable_total == 2)
+    eventually(lambda: unreadable_told(caplog, "uid-a") == 2)
     assert watch.view().objects["uid-a"].metadata.labels == {"k": "v"}
     api.delete("Pod", "n", "a")
     eventually(lambda: not watch.view().objects)
