@@ -147,7 +147,6 @@ PUSH_RESULTS = ("ok", "refused", "unreachable", "set_aside")
 FACTS_LOST_REASONS = ("disk_full", "state_damaged", "rejected")
 RESTART_REASONS = ("first_start", "new_boot", "state_damaged")
 DISAGREEMENTS = ("sm_scaled", "memory_negative")
-ACCOUNTING_SKUS = ("gpu-slice", "gpu-energy", "gpu-idle")
 
 FAMILIES: tuple[Family, ...] = (
     # Devices

@@ -1,6 +1,6 @@
 """Which XIDs take a card out of service, and which are the application's own fault.
 
-The list stands once: the exporter's presence facts and the alert's severity both use it.
+The list stands once; it decides whether the exporter reports a card as down.
 """
 
 from __future__ import annotations

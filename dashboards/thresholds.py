@@ -22,8 +22,6 @@ class Thresholds:
     """Unknown share of the time above which a slice is no witness."""
     active_ratio: float = 0.01
     """Use below this is no use."""
-    memory_near_limit_ratio: float = 0.95
-    """Share of the memory limit from which a slice is close to a refusal."""
     lock_held_seconds: int = 60
     """A node lock that is older, while pods wait for it, blocks scheduling."""
     lock_timeout_window: str = "30m"

@@ -65,7 +65,7 @@ class Request:
 
     Attributes:
         count: Number of GPUs, each on a card of its own.
-        memory_mib: None: not given.
+        memory_mib: None: not given; without a percentage too, HAMi gives the whole card.
         memory_percent: None: not given, or `memory_mib` is (it wins).
         core_percent: 0: none requested.
     """
@@ -76,11 +76,6 @@ class Request:
     memory_mib: int | None
     memory_percent: int | None
     core_percent: int
-
-    @property
-    def wants_whole_memory(self) -> bool:
-        """Neither memory nor a percentage was given: HAMi's default is the whole card."""
-        return self.memory_mib is None and self.memory_percent is None
 
 
 def whole_quantity(value: str | int | None) -> int | None:

@@ -83,7 +83,6 @@ class ContainerStatus(msgspec.Struct, frozen=True, rename="camel"):
 
     name: str
     container_id: str | None = msgspec.field(name="containerID", default=None)
-    restart_count: int = 0
     state: ContainerState = ContainerState()
     last_state: ContainerState = ContainerState()
 
@@ -174,7 +173,6 @@ class Event(msgspec.Struct, frozen=True, rename="camel"):
     first_timestamp: str | None = None
     last_timestamp: str | None = None
     event_time: str | None = None
-    reporting_component: str | None = None
     source: EventSource = EventSource()
 
 

@@ -126,12 +126,6 @@ def _unmapped(entry: Entry, filled: int, layout: PodLayout) -> Flaw:
     return flaw(KIND, segment, "unmapped", detail)
 
 
-def split_directory_name(name: str) -> tuple[str, str] | None:
-    """Pod UID and the container's name as HAMi wrote it, from `<podUID>_<container>`; None for others."""
-    pod_uid, separator, container = name.partition("_")
-    return (pod_uid, container) if pod_uid and separator and container else None
-
-
 def container_of_directory(
     name: str, siblings: Collection[str], devices: PodDevices, layout: PodLayout
 ) -> str | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias
 
 Kind: TypeAlias = Literal[
     "pod-devices", "pod-keys", "node-register", "node-lock", "mig-allocations", "device-cordon"
@@ -33,8 +33,6 @@ Reason: TypeAlias = Literal[
 ]
 """Why: the `reason` label of `annotation_errors_total`."""
 
-KINDS: tuple[Kind, ...] = get_args(Kind)
-REASONS: tuple[Reason, ...] = get_args(Reason)
 
 REASONS_OF: Mapping[Kind, tuple[Reason, ...]] = {
     "pod-devices": (

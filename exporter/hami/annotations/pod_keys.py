@@ -20,7 +20,6 @@ KIND: Kind = "pod-keys"
 CORDON_KIND: Kind = "device-cordon"
 
 ALLOCATED_KEY = "hami.io/vgpu-devices-allocated"
-TO_ALLOCATE_KEY = "hami.io/vgpu-devices-to-allocate"
 VOLCANO_ALLOCATED_KEY = "volcano.sh/vgpu-ids-new"
 CORDON_KEY = "hami.io/device-cordon"
 

@@ -11,7 +11,6 @@ from exporter.hami.annotations.containers import (
     PodLayout,
     container_of_directory,
     map_entries,
-    split_directory_name,
 )
 from exporter.hami.annotations.pod_devices import parse_pod_devices
 
@@ -132,20 +131,6 @@ def test_the_shared_directory_of_old_hami_belongs_to_no_one_container() -> None:
 
 def test_a_directory_of_a_name_that_hami_would_not_write_is_unknown() -> None:
     assert container_of_directory("c9", {"c9"}, two_gpus, pod("i:i0 c0* c1*")) is None
-
-
-@pytest.mark.parametrize(
-    ("name", "parts"),
-    [
-        ("7f1c-uid_main", ("7f1c-uid", "main")),
-        ("7f1c-uid_main_2", ("7f1c-uid", "main_2")),
-        ("no-separator", None),
-        ("_main", None),
-        ("uid_", None),
-    ],
-)
-def test_a_directory_name_splits_at_its_first_underscore(name: str, parts: tuple[str, str] | None) -> None:
-    assert split_directory_name(name) == parts
 
 
 layouts = st.lists(st.booleans(), min_size=1, max_size=6).map(

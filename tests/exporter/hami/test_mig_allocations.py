@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.hami.annotations.flaw import REASONS
+from exporter.hami.annotations.flaw import REASONS_OF
 from exporter.hami.annotations.mig_allocations import MigAllocation, MigAllocations, parse_mig_allocations
 from exporter.hami.annotations.node_register import Placement
 
@@ -87,4 +87,4 @@ def test_nothing_is_no_allocation_and_no_error(text: str) -> None:
     )
 )
 def test_any_text_gives_allocations_and_reasons_but_no_exception(text: str) -> None:
-    assert all(error.reason in REASONS for error in parse_mig_allocations(text).errors)
+    assert all(error.reason in REASONS_OF[error.kind] for error in parse_mig_allocations(text).errors)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.hami.annotations.flaw import REASONS
+from exporter.hami.annotations.flaw import REASONS_OF
 from exporter.hami.annotations.node_lock import NodeLock, parse_node_lock
 
 # 2026-11-30T11:06:44Z: 56 years with 14 leap days and 333 days after 1970, 40,004 s into the day.
@@ -54,7 +54,7 @@ def test_an_empty_text_is_no_lock() -> None:
 def test_any_text_gives_a_time_or_a_reason(text: str) -> None:
     lock = parse_node_lock(text)
     assert lock.is_readable or lock.errors or text == ""
-    assert all(error.reason in REASONS for error in lock.errors)
+    assert all(error.reason in REASONS_OF[error.kind] for error in lock.errors)
 
 
 @given(st.datetimes(), st.integers(-14 * 60, 14 * 60))

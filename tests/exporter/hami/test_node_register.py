@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.hami.annotations.flaw import REASONS
+from exporter.hami.annotations.flaw import REASONS_OF
 from exporter.hami.annotations.node_register import (
     MigProfile,
     NodeRegister,
@@ -211,4 +211,4 @@ def test_any_text_gives_devices_and_reasons_but_no_exception(text: str) -> None:
         register = parse_node_register(text, "hami" if form == "hami" else "volcano")
         uuids = [device.uuid for device in register.devices]
         assert len(uuids) == len(set(uuids))
-        assert all(error.reason in REASONS for error in register.errors)
+        assert all(error.reason in REASONS_OF[error.kind] for error in register.errors)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.hami.annotations.flaw import REASONS
+from exporter.hami.annotations.flaw import REASONS_OF
 from exporter.hami.annotations.pod_devices import GrantedDevice, MigSlot, parse_pod_devices
 
 
@@ -132,7 +132,7 @@ pieces = st.sampled_from(
 def test_any_text_gives_devices_and_reasons_but_no_exception(text: str) -> None:
     parsed = parse_pod_devices(text)
     for error in parsed.errors:
-        assert error.reason in REASONS
+        assert error.reason in REASONS_OF[error.kind]
     for entry in parsed.entries:
         for device in entry.devices:
             assert device.uuid.isprintable()

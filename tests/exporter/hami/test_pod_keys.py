@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.hami.annotations.flaw import REASONS
+from exporter.hami.annotations.flaw import REASONS_OF
 from exporter.hami.annotations.pod_keys import PodKeys, allocation_keys, parse_device_cordon, parse_pod_keys
 
 
@@ -77,11 +77,11 @@ def test_nvidias_allocation_is_read_first() -> None:
     )
 )
 def test_any_texts_give_keys_and_reasons(annotations: dict[str, str]) -> None:
-    assert all(error.reason in REASONS for error in parse_pod_keys(annotations).errors)
+    assert all(error.reason in REASONS_OF[error.kind] for error in parse_pod_keys(annotations).errors)
 
 
 @given(st.text())
 def test_any_cordon_gives_uuids_and_reasons(text: str) -> None:
     uuids, errors = parse_device_cordon(text)
     assert all(uuid.isprintable() for uuid in uuids)
-    assert all(error.reason in REASONS for error in errors)
+    assert all(error.reason in REASONS_OF[error.kind] for error in errors)

@@ -62,7 +62,6 @@ def test_memory_wins_over_percentage_and_cores_stop_at_one_card() -> None:
         (None, 50, 0),
         (None, None, 0),
     ]
-    assert [r.wants_whole_memory for r in found] == [False, False, True]
 
 
 def test_limits_go_before_requests_and_names_and_factor_are_the_clusters() -> None:
