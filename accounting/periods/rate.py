@@ -65,7 +65,7 @@ def rate(database: Database, *, as_of_ms: int, grace_ms: int) -> Rated:
     with database.turn("rate"):
         for key in _begin(database, as_of_ms, grace_ms):
             with database.writing(cluster=key.cluster) as session:
-                rated = _rate_card(session, key)
+                rated = rate_card(session, key)
             days += sum((one.run[1] - one.run[0]) // MS_PER_DAY for one in rated)
             lines += sum(len(one.lines) for one in rated)
             if any(one.card.is_unknown for one in rated):
@@ -95,7 +95,7 @@ def _begin(database: Database, as_of_ms: int, grace_ms: int) -> list[DeviceKey]:
         )
 
 
-def _rate_card(session: Session, key: DeviceKey) -> list[Computed]:
+def rate_card(session: Session, key: DeviceKey) -> list[Computed]:
     """Rate a card as of the books' instant: where two ratings run, whoever began last has set it."""
     marks = select(RatingMark.day_ms).where(*_marks_of(key), RatingMark.ingest_seq != RATED)
     runs = runs_of_days(session.scalars(marks).all())

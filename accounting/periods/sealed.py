@@ -12,13 +12,11 @@ from dataclasses import dataclass
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from accounting.periods.hashing import first_statement
 from accounting.periods.months import CLOSED
 from accounting.periods.sealing import SealedDocument, decode_document, decode_measured
 from accounting.periods.use import Use
-from accounting.store.models import BillingPeriod, IssuedStatement, SealedUse
-
-STATEMENT = "statement"
-CREDIT_NOTE = "credit_note"
+from accounting.store.models import BillingPeriod, SealedUse
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +41,6 @@ class Sealed:
             one for one in self.document.devices if (one.cluster, one.node_uid, one.device_uuid) in devices
         ]
         return sum(one.confirmed_ms for one in named), sum(one.present_ms for one in named)
-
-
-def first_statement(session: Session, period_id: int) -> IssuedStatement | None:
-    """The statement that closed a period."""
-    return session.scalar(
-        select(IssuedStatement).where(
-            IssuedStatement.period_id == period_id,
-            IssuedStatement.kind == STATEMENT,
-            IssuedStatement.revision == 0,
-        )
-    )
 
 
 def read_sealed(session: Session, period: BillingPeriod) -> Sealed | None:

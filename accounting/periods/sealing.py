@@ -9,7 +9,6 @@ and `devices`, which are taken once, kept, and covered by the hash from then on.
 
 from __future__ import annotations
 
-import hashlib
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from sqlalchemy.orm import Session
 
 from accounting.ledger.intervals import Interval
 from accounting.ledger.rounding import EXACT, to_currency
+from accounting.periods.hashing import Blob, hash_lines, seal_hash
 from accounting.periods.months import named
 from accounting.periods.use import SliceUses, UnallocatedUse, Use, measured_windows, unallocated_uses
 from accounting.progress import Progress, unseen
@@ -94,19 +94,6 @@ class MeasuredLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Blob:
-    """A document as it is kept."""
-
-    sha256: str
-    compressed: bytes
-
-    @classmethod
-    def of(cls, content: bytes) -> Blob:
-        """Compress a document."""
-        return cls(hashlib.sha256(content).hexdigest(), zlib.compress(content))
-
-
-@dataclass(frozen=True, slots=True)
 class Seal:
     """Everything that closing a period stores."""
 
@@ -147,7 +134,7 @@ def make_seal(
     columns = ",".join(sorted(column.name for column in LedgerLine.__table__.columns))
     paths = {tenant.id: tenant.path for tenant in session.scalars(select(Tenant))}
     sums = _Sums(account.currency, paths)
-    digest = hash_lines(session, period, columns, sums=sums, progress=progress)
+    digest = hash_lines(session, period, columns, each=sums.add, progress=progress)
     window = (period.starts_at_ms, period.ends_at_ms)
     document = sums.document(
         account,
@@ -169,67 +156,6 @@ def make_seal(
         statement=statement,
         measured=measured,
     )
-
-
-def seal_hash(
-    period: BillingPeriod, columns: str, lines_sha256: str, statement_sha256: str, measured: Mapping[int, str]
-) -> str:
-    """The hash that closes a period: over its frame, its lines and its documents."""
-    frame = {
-        "account": period.account,
-        "starts_at_ms": period.starts_at_ms,
-        "ends_at_ms": period.ends_at_ms,
-        "as_of_ms": period.as_of_ms,
-        "grace_ms": period.grace_ms,
-        "ingest_watermark": period.ingest_watermark,
-        "versions": period.versions,
-        "override_reason": period.override_reason,
-        "columns": columns,
-        "lines": lines_sha256,
-        "statement": statement_sha256,
-        "measured": sorted(measured.items()),
-    }
-    return hashlib.sha256(msgspec.json.encode(frame, order="sorted")).hexdigest()
-
-
-def hash_lines(
-    session: Session,
-    period: BillingPeriod,
-    columns: str,
-    *,
-    sums: _Sums | None = None,
-    progress: Progress = unseen,
-) -> str:
-    """SHA-256 over the named columns of every line of a period, in the order of their ids."""
-    digest = hashlib.sha256()
-    names = columns.split(",")
-    total = session.scalar(select(func.count()).where(LedgerLine.period_id == period.id)) or 0
-    done = 0
-    for rows in _lines(session, period, names):
-        for row in rows:
-            digest.update(_canonical(row))
-            if sums is not None:
-                sums.add(row)
-        done += len(rows)
-        progress("hashing lines", done, total)
-    return digest.hexdigest()
-
-
-def _lines(session: Session, period: BillingPeriod, names: Sequence[str]) -> Iterator[Sequence[Any]]:
-    table = LedgerLine.__table__
-    statement = (
-        select(*(table.columns[name] for name in names))
-        .where(LedgerLine.period_id == period.id)
-        .order_by(LedgerLine.id)
-        .execution_options(yield_per=_ROWS_AT_A_TIME)
-    )
-    yield from session.execute(statement).partitions()
-
-
-def _canonical(row: Sequence[object]) -> bytes:
-    # The same amount has the same bytes, whatever number of zeros a database gives back with it.
-    values = [f"{value.normalize(EXACT):f}" if isinstance(value, Decimal) else value for value in row]
-    return msgspec.json.encode(values) + b"\n"
 
 
 @dataclass(slots=True)

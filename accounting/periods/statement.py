@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Protocol
 from uuid import UUID
 
 from sqlalchemy import Row, func, select, true, tuple_
@@ -153,6 +154,22 @@ class Statement:
     def is_provisional(self) -> bool:
         """Whether figures may still change: the period is not closed."""
         return self.state != "closed"
+
+
+class OfDevice(Protocol):
+    """What speaks of one device."""
+
+    @property
+    def cluster(self) -> str:
+        """Its cluster."""
+
+    @property
+    def node_uid(self) -> str:
+        """Its node."""
+
+    @property
+    def device_uuid(self) -> str:
+        """Its UUID."""
 
 
 def sums_of(lines: Sequence[LedgerLine]) -> Sums:
@@ -371,7 +388,7 @@ def _coverage(
     return Coverage(*sealed.coverage({(line.cluster, line.node_uid, line.device_uuid) for line in lines}))
 
 
-def coverage_of(session: Session, lines: Sequence[LedgerLine], window: Interval) -> Coverage:
+def coverage_of(session: Session, lines: Sequence[OfDevice], window: Interval) -> Coverage:
     """Over the devices that lines speak of, in a window: confirmed and present time."""
     devices = sorted({(line.cluster, line.node_uid, line.device_uuid) for line in lines})
     confirmed_ms = present_ms = 0

@@ -1,7 +1,8 @@
-"""Does an open period hold? Identities, sums, and what is stored against what the facts give again.
+"""Does a month hold? Identities, sums, and what is stored against what the facts give again.
 
 Invariant: it writes nothing. A day that is due for rating is *pending*, which is no failure; every
-difference on any other day is one, with the card, day and figures named.
+difference on any other day is one, with the card, day and figures named. Closed periods of the month are
+checked against their seals (`verify_sealed`).
 Source: DESIGN section 5 (three invariants), `reference/ledger.md §9`.
 """
 
@@ -10,21 +11,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Literal, TypeAlias
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from accounting.access.viewer import COMMAND_LINE
-from accounting.ledger.calendar import Month, at_text, day_bounds_ms, month_bounds_ms
+from accounting.ledger.calendar import Month, day_bounds_ms, month_bounds_ms
 from accounting.ledger.intervals import Interval, overlaps
 from accounting.ledger.policies import FOREVER_MS
 from accounting.ledger.rounding import amount_of, exact_sum, to_currency
 from accounting.periods.card import devices_held_or_present
 from accounting.periods.compute import MS_PER_DAY, Computed, Rulebook, compute, read_rulebook
+from accounting.periods.findings import Finding, card_named
 from accounting.periods.lines import Line
+from accounting.periods.months import CLOSED
 from accounting.periods.rate import RATED
 from accounting.periods.statement import rated_as_of_ms, rated_grace_ms, state_statement
+from accounting.periods.verify_sealed import SealedVerified, closed_periods, verify_sealed
+from accounting.progress import Progress, unseen
+from accounting.store.book_tables import RATED_KINDS
 from accounting.store.models import (
     BillingAccount,
     DeviceHour,
@@ -35,19 +40,6 @@ from accounting.store.models import (
     TenantDiscount,
 )
 from contract.ids import ClusterCode, DeviceKey, DeviceUuid, NodeUid
-
-Check: TypeAlias = Literal[
-    "device_hour_closes", "line_amount", "statement_adds_up", "hour_recomputed", "line_recomputed"
-]
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """Something that does not hold."""
-
-    check: Check
-    subject: str
-    detail: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +56,8 @@ class Verified:
     pending: Sequence[str]
     """Days of cards that facts or prices touched after they were rated."""
     unrated_models: Sequence[str]
+    late: Sequence[str] = ()
+    """Differences in closed periods that facts explain which came after the seal."""
 
     @property
     def holds(self) -> bool:
@@ -71,12 +65,13 @@ class Verified:
         return not self.findings
 
 
-def verify_period(session: Session, month: Month) -> Verified:
+def verify_period(session: Session, month: Month, *, progress: Progress = unseen) -> Verified:
     """Check a month of every account.
 
     Args:
         session: A reading transaction: everything is compared in one state.
         month: The period, cut for each account at its own midnights.
+        progress: Who wants to know how far it is.
     """
     windows = {
         account.code: month_bounds_ms(month, account.time_zone)
@@ -90,6 +85,13 @@ def verify_period(session: Session, month: Month) -> Verified:
     hours = session.scalars(
         select(DeviceHour).where(DeviceHour.hour_ms >= whole[0], DeviceHour.hour_ms < whole[1])
     ).all()
+    closed = closed_periods(session, windows, (CLOSED,))
+    sealed = SealedVerified()
+    for code, period in sorted(closed.items()):
+        account = session.get_one(BillingAccount, code)
+        verify_sealed(session, account, period, sealed, progress=progress)
+        sealed.statements += 1
+    windows = {code: window for code, window in windows.items() if code not in closed}
     lines = [line for code, window in windows.items() for line in _lines(session, code, window)]
     statements = _Statements(session, month, lines)
     again = _Recomputation(session, windows, whole, hours, lines, as_of_ms=as_of_ms)
@@ -97,17 +99,19 @@ def verify_period(session: Session, month: Month) -> Verified:
         *_hours_close(hours),
         *_amounts(session, lines),
         *statements.findings(),
-        *again.findings(),
+        *again.findings(progress),
+        *sealed.findings,
     ]
     return Verified(
         period=str(month),
         as_of_ms=as_of_ms,
         device_hours=len(hours),
-        lines=len(lines),
-        statements=statements.count,
-        days_recomputed=again.days,
+        lines=len(lines) + sealed.lines,
+        statements=statements.count + sealed.statements,
+        days_recomputed=again.days + sealed.days,
         findings=findings,
         pending=_pending(session, whole),
+        late=sealed.late,
         unrated_models=sorted({line.model for line in lines if line.currency and line.amount is None}),
     )
 
@@ -124,10 +128,6 @@ def _device(cluster: str, node_uid: str, device_uuid: str) -> DeviceKey:
     return DeviceKey(ClusterCode(cluster), NodeUid(node_uid), DeviceUuid(device_uuid))
 
 
-def _named(key: DeviceKey, at_ms: int) -> str:
-    return f"{key.cluster}/{key.node_uid}/{key.device_uuid} {at_text(at_ms)}"
-
-
 def _due(session: Session, window: Interval) -> set[tuple[DeviceKey, int]]:
     """Days of cards that are to be rated again, in the window."""
     marks = session.scalars(
@@ -139,7 +139,7 @@ def _due(session: Session, window: Interval) -> set[tuple[DeviceKey, int]]:
 
 
 def _pending(session: Session, window: Interval) -> list[str]:
-    return [_named(key, day_ms) for key, day_ms in sorted(_due(session, window))]
+    return [card_named(key, day_ms) for key, day_ms in sorted(_due(session, window))]
 
 
 def _hours_close(hours: Sequence[DeviceHour]) -> Iterator[Finding]:
@@ -148,7 +148,7 @@ def _hours_close(hours: Sequence[DeviceHour]) -> Iterator[Finding]:
         if sum(parts) != row.present_ppm_ms or min(parts) < 0:
             yield Finding(
                 "device_hour_closes",
-                _named(_device(row.cluster, row.node_uid, row.device_uuid), row.hour_ms),
+                card_named(_device(row.cluster, row.node_uid, row.device_uuid), row.hour_ms),
                 f"charged {parts[0]} + idle {parts[1]} + down {parts[2]} is not present {row.present_ppm_ms}",
             )
 
@@ -158,6 +158,8 @@ def _amounts(session: Session, lines: Sequence[LedgerLine]) -> Iterator[Finding]
     versions = {row.id: row.unit_price for row in session.scalars(select(PriceVersion))}
     discounts = {row.id: row.percent for row in session.scalars(select(TenantDiscount))}
     for line in lines:
+        if line.kind not in RATED_KINDS:
+            continue  # what moves money has no price
         wanted: Decimal | None = None
         if line.price_version_id is not None and line.currency is not None:
             wanted = amount_of(
@@ -220,11 +222,13 @@ class _Recomputation:
     def grace_ms(self) -> int:
         return rated_grace_ms(self.session)
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self, progress: Progress = unseen) -> Iterator[Finding]:
         """Differences on cards and days that are not due."""
         rulebook = read_rulebook(self.session)
         due = _due(self.session, (self.whole[0] - MS_PER_DAY, self.whole[1] + MS_PER_DAY))
-        for key in self._cards():
+        cards = self._cards()
+        for done, key in enumerate(cards):
+            progress("computing again", done, len(cards))
             today_ms = self.as_of_ms - self.as_of_ms % MS_PER_DAY
             run = (self.whole[0], min(self.whole[1], today_ms + MS_PER_DAY))
             if run[0] >= run[1]:
@@ -240,8 +244,11 @@ class _Recomputation:
     def _cards(self) -> list[DeviceKey]:
         known = set(devices_held_or_present(self.session, self.whole, grace_ms=self.grace_ms))
         known.update(_device(row.cluster, row.node_uid, row.device_uuid) for row in self.hours)
-        known.update(_device(row.cluster, row.node_uid, row.device_uuid) for row in self.lines)
+        known.update(_device(row.cluster, row.node_uid, row.device_uuid) for row in self._rated())
         return sorted(known)
+
+    def _rated(self) -> list[LedgerLine]:
+        return [line for line in self.lines if line.kind in RATED_KINDS]
 
     def _hours(self, computed: Computed, due_days: Sequence[int]) -> Iterator[Finding]:
         key = computed.card.key
@@ -259,7 +266,7 @@ class _Recomputation:
             if not is_due and stored.get(hour_ms) != again.get(hour_ms):
                 yield Finding(
                     "hour_recomputed",
-                    _named(key, hour_ms),
+                    card_named(key, hour_ms),
                     f"stored {stored.get(hour_ms)}, the facts give {again.get(hour_ms)} "
                     "(present, charged, idle, down in ppm·ms)",
                 )
@@ -271,7 +278,7 @@ class _Recomputation:
         paths = {tenant.id: tenant.path for tenant in self.session.scalars(select(Tenant))}
         stored = {
             _stored_key(line, paths): _stored_values(line)
-            for line in self.lines
+            for line in self._rated()
             if _device(line.cluster, line.node_uid, line.device_uuid) == key
         }
         again = {
@@ -287,12 +294,12 @@ class _Recomputation:
                 continue
             yield Finding(
                 "line_recomputed",
-                f"{line_key.kind} of {line_key.tenant} on {_named(key, line_key.day_ms)}",
+                f"{line_key.kind} of {line_key.tenant} on {card_named(key, line_key.day_ms)}",
                 f"stored {stored.get(line_key)}, the facts give {again.get(line_key)}",
             )
 
     def _is_of_period(self, line: Line) -> bool:
-        window = self.windows[line.key.account]
+        window = self.windows.get(line.key.account, (0, 0))
         return window[0] <= line.key.day_ms < window[1]
 
 

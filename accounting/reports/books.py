@@ -163,6 +163,6 @@ def verified_document(verified: Verified) -> Document:
             {"check": finding.check, "subject": finding.subject, "detail": finding.detail}
             for finding in verified.findings
         ],
-        "pending": list(verified.pending),
+        "pending": [*verified.pending, *verified.late],
         "unrated_models": list(verified.unrated_models),
     }

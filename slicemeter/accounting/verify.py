@@ -25,6 +25,8 @@ def main(argv: Sequence[str]) -> int:
         print(f"failed {finding.check}: {finding.subject}: {finding.detail}")
     for name in verified.pending:
         print(f"pending: {name} has changed since it was rated; run: slicemeter accounting rate")
+    for name in verified.late:
+        print(f"pending: {name}: facts came after it was closed; run: slicemeter accounting correct")
     if verified.unrated_models:
         print(f"unrated, without a price: {', '.join(verified.unrated_models)}")
     print(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -13,6 +13,11 @@ from accounting.access.viewer import COMMAND_LINE, Viewer
 from accounting.facts.ingest import ingest
 from accounting.facts.reading import Scope, read_lines
 from accounting.ledger.calendar import parse_month
+from accounting.periods.adjust import adjust, parse_amount
+from accounting.periods.close import Closed, close_period
+from accounting.periods.correct import Corrected, correct_period
+from accounting.periods.months import find_account
+from accounting.periods.preflight import Preflight, preflight
 from accounting.periods.rate import Rated, rate
 from accounting.periods.statement import Statement, state_statement
 from accounting.periods.verify import Verified, verify_period
@@ -20,7 +25,7 @@ from accounting.prices.book import set_price
 from accounting.store.database import Database
 from accounting.store.models import DeviceHour, LedgerLine, Tenant
 from accounting.tenants.registry import add_account, add_cluster
-from contract.facts import Fact, canonical_bytes
+from contract.facts import AllocationFact, Fact, PresenceFact, canonical_bytes
 
 GRACE_MS = 900_000
 
@@ -93,6 +98,55 @@ class Ledger:
         with self.database.reading() as session:
             return state_statement(session, viewer, parse_month(period), tenant)
 
+    def preflight(self, account: str, period: str = "2026-10", *, now_ms: int) -> Preflight:
+        with self.database.reading() as session:
+            return preflight(session, find_account(session, account), parse_month(period), now_ms=now_ms)
+
+    def try_to_close(
+        self, account: str, period: str = "2026-10", *, now_ms: int, override: str | None = None
+    ) -> Closed | Preflight:
+        return close_period(
+            self.database,
+            account,
+            parse_month(period),
+            by=COMMAND_LINE,
+            now_ms=now_ms,
+            grace_ms=GRACE_MS,
+            override_reason=override,
+        )
+
+    def close(
+        self, account: str, period: str = "2026-10", *, now_ms: int, override: str | None = None
+    ) -> Closed:
+        closed = self.try_to_close(account, period, now_ms=now_ms, override=override)
+        assert isinstance(closed, Closed), closed
+        return closed
+
+    def correct(
+        self,
+        account: str,
+        period: str = "2026-10",
+        *,
+        now_ms: int,
+        with_versions: bool = False,
+        reason: str | None = None,
+        is_dry: bool = False,
+    ) -> Corrected:
+        return correct_period(
+            self.database,
+            account,
+            parse_month(period),
+            by=COMMAND_LINE,
+            now_ms=now_ms,
+            with_versions=with_versions,
+            reason=reason,
+            is_dry=is_dry,
+        )
+
+    def adjust(self, tenant: str, amount: str, reason: str, *, now_ms: int) -> None:
+        with self.database.writing() as session:
+            adjust(session, tenant, parse_amount(amount), reason=reason, by=COMMAND_LINE, now_ms=now_ms)
+
     def verify(self, period: str = "2026-10") -> Verified:
         with self.database.reading() as session:
             return verify_period(session, parse_month(period))
@@ -106,3 +160,26 @@ def ledger(database: Database) -> Ledger:
     made.cluster("c")
     made.cluster("d")
     return made
+
+
+@pytest.fixture
+def october(
+    ledger: Ledger,
+    at: Callable[..., int],
+    allocation: Callable[..., AllocationFact],
+    presence: Callable[..., PresenceFact],
+) -> Ledger:
+    """Half a T4 from 09:00 to 12:00 UTC on 5 October 2026, at 3.00 EUR, rated."""
+    ledger.price("3.00")
+    start, end = at("09:00", 5), at("12:00", 5)
+    held = allocation(
+        core_percent=50,
+        bound_at_ms=start,
+        started_at_ms=start,
+        confirmed_at_ms=end,
+        ended_at_ms=end,
+        end_kind="observed",
+    )
+    ledger.send([presence(start, end), held], now_ms=end)
+    ledger.rate(end)
+    return ledger

@@ -147,14 +147,14 @@ def test_crash_between_two_cards_ends_in_the_same_ledger(
     for card in ("GPU-1", "GPU-2"):
         held = allocation(device_uuid=card, bound_at_ms=at("09:00"), confirmed_at_ms=now)
         ledger.send([presence(at("09:00"), now, device_uuid=card), held], now_ms=now)
-    rate_card = rating._rate_card
+    rate_card = rating.rate_card
 
     def crash_on_the_second(session: object, key: object) -> object:
         if getattr(key, "device_uuid", "") == "GPU-2":
             raise KeyboardInterrupt
         return rate_card(session, key)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(rating, "_rate_card", crash_on_the_second)
+    monkeypatch.setattr(rating, "rate_card", crash_on_the_second)
     with pytest.raises(KeyboardInterrupt):
         ledger.rate(now)
     assert {line.device_uuid for _, line in ledger.lines()} == {"GPU-1"}
