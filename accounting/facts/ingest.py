@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from accounting.facts import kinds
 from accounting.facts.bounds import Refusal
-from accounting.facts.kinds import FactKind, Key
+from accounting.facts.kinds import FactKind, Key, Row
 from accounting.facts.marks import mark
 from accounting.facts.quarantine import Refused, put_in_quarantine
 from accounting.facts.reading import Line
@@ -80,6 +80,8 @@ class _Entry(Generic[SomeFact]):
 
     before: SomeFact | None
     now: SomeFact
+    row: Row | None = None
+    """What it will hold, as far as it was made already."""
 
 
 def ingest(session: Session, lines: Sequence[Line], *, cluster: str, now_ms: int) -> Taken:
@@ -118,23 +120,24 @@ def _next_number(session: Session) -> int:
 
 def _changed(batch: _Batch, kind: FactKind[SomeFact], lines: Sequence[Line]) -> list[_Entry[SomeFact]]:
     """The facts of one kind that change the store: read the rows they meet, and merge in memory."""
-    arrived: list[tuple[Line, SomeFact, Key]] = []
+    arrived: list[tuple[Line, SomeFact, Row, Key]] = []
     for line in lines:
         if isinstance(line.fact, kind.fact_type):
-            row = kind.row_of(line.fact, ingest_seq=0)
-            arrived.append((line, line.fact, kind.key_of(row)))
+            row = kind.row_of(line.fact)
+            arrived.append((line, line.fact, row, kind.key_of(row)))
     if not arrived:
         return []
-    entries: dict[Key, _Entry[SomeFact]] = {
-        key: _Entry(fact, fact) for key, fact in _known(batch, kind, {key for _, _, key in arrived}).items()
-    }
-    for line, fact, key in arrived:
+    known = _known(batch, kind, {key for *_, key in arrived})
+    entries: dict[Key, _Entry[SomeFact]] = {key: _Entry(fact, fact) for key, fact in known.items()}
+    for line, fact, row, key in arrived:
         entry = entries.get(key)
         if entry is None:
-            entries[key] = _Entry(None, fact)
+            entries[key] = _Entry(None, fact, row)
             batch.stored += 1
         else:
-            entry.now = _settle(batch, kind, line, entry.now, fact)
+            kept = _settle(batch, kind, line, entry.now, fact)
+            if kept is not entry.now:
+                entry.now, entry.row = kept, row if kept is fact else None
     return [entry for entry in entries.values() if entry.before != entry.now]
 
 
@@ -167,9 +170,8 @@ def _known(batch: _Batch, kind: FactKind[SomeFact], keys: set[Key]) -> dict[Key,
 def _write(
     batch: _Batch, kind: FactKind[SomeFact], changed: Sequence[_Entry[SomeFact]], ingest_seq: int
 ) -> None:
-    write_rows(
-        batch.session, kind.model, [kind.row_of(entry.now, ingest_seq=ingest_seq) for entry in changed]
-    )
+    rows = [(entry.row or kind.row_of(entry.now)) | {"ingest_seq": ingest_seq} for entry in changed]
+    write_rows(batch.session, kind.model, rows)
     for entry in changed:
         batch.windows.extend(kind.touched(entry.before, entry.now, batch.now_ms))
 

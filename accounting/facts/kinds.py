@@ -9,6 +9,8 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
+from operator import itemgetter
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import msgspec
@@ -43,6 +45,12 @@ Key: TypeAlias = tuple[Value, ...]
 SomeFact = TypeVar("SomeFact", bound=Fact)
 
 
+@cache
+def _key_getter(table: Table) -> Callable[[Mapping[str, Any]], Key]:
+    """Takes the natural key out of a row; every one has at least two columns."""
+    return itemgetter(*(column.name for column in table.primary_key))
+
+
 @dataclass(frozen=True, slots=True)
 class FactKind(Generic[SomeFact]):
     """One kind of fact.
@@ -72,19 +80,19 @@ class FactKind(Generic[SomeFact]):
         """The columns of the natural key, in the order of its index."""
         return list(self.table.primary_key)
 
-    def row_of(self, fact: SomeFact, *, ingest_seq: int) -> Row:
-        """A fact as the values of its row."""
-        row: Row = {name: getattr(fact, name) for name in fact.__struct_fields__ if name != "schema"}
+    def row_of(self, fact: SomeFact) -> Row:
+        """A fact as the values of its row, but for the number of the request that brings it."""
+        row: Row = msgspec.structs.asdict(fact)
+        del row["schema"]
         if isinstance(fact, AllocationFact):
             row["labels"] = msgspec.json.encode(fact.labels, order="sorted").decode()
         if isinstance(fact, AllocationFact | SliceUsageFact):
             row["allocation_id"] = fact.slice_key.allocation_id
-        row["ingest_seq"] = ingest_seq
         return row
 
     def key_of(self, row: Mapping[str, Any]) -> Key:
         """The natural key of a row."""
-        return tuple(row[column.name] for column in self.key_columns)
+        return _key_getter(self.table)(row)
 
     def fact_of(self, row: Mapping[str, Any]) -> SomeFact:
         """A row, by column name, as the fact that it keeps."""

@@ -26,7 +26,10 @@ def open_engine(url: URL, *, poolclass: type[Pool] | None = None) -> Engine:
     """An engine whose connections live in UTC and wait no longer than half a minute for a lock."""
     arguments = {"application_name": "slicemeter"}
     if "options" not in url.query:
-        arguments["options"] = f"-c timezone=UTC -c lock_timeout={_LOCK_TIMEOUT_MS}"
+        # A plan that was made while a table was empty must not be kept until it holds a month.
+        arguments["options"] = (
+            f"-c timezone=UTC -c lock_timeout={_LOCK_TIMEOUT_MS} -c plan_cache_mode=force_custom_plan"
+        )
     url = url.set(drivername="postgresql+psycopg")
     if poolclass is not None:
         return create_engine(url, connect_args=arguments, poolclass=poolclass)
