@@ -12,10 +12,11 @@ from __future__ import annotations
 import gzip
 import http.client
 import logging
+import socket
 import ssl
 import threading
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from random import Random
@@ -37,7 +38,7 @@ from contract.version import VERSION
 from exporter.delivery.metrics import DeliveryMetrics
 from exporter.delivery.state import Batch, StateFile
 from exporter.kube.backoff import Backoff
-from exporter.kube.cancellation import Cancellation
+from exporter.kube.cancellation import Cancellation, shut_down
 from exporter.settings import AccountingAccess
 
 POLL_SECONDS: Final = 2.0
@@ -46,8 +47,12 @@ BACKOFF_FIRST_SECONDS: Final = 1.0
 BACKOFF_CEILING_SECONDS: Final = 60.0
 CONNECT_SECONDS: Final = 5.0
 ANSWER_SECONDS: Final = 60.0
+"""For a whole answer, however often a byte of it comes."""
 ERROR_BODY_BYTES: Final = 64 * 1024
+RECEIPT_BYTES: Final = 16 * 1024 * 1024
+"""Far above a batch of which every fact was rejected at length."""
 REJECTIONS_SHOWN: Final = 5
+SHOWN_CHARACTERS: Final = 300
 
 Result: TypeAlias = Literal["ok", "refused", "unreachable", "set_aside"]
 
@@ -119,6 +124,7 @@ class Pusher:
         sender: Who we are; None while the cluster or the node is not known yet.
         wall_ms: Unix milliseconds, for `sent_at`.
         random: Source of the jitter.
+        answer_seconds: How long a whole answer may take.
     """
 
     def __init__(
@@ -130,6 +136,7 @@ class Pusher:
         sender: Callable[[], Sender | None],
         wall_ms: Callable[[], int],
         random: Random | None = None,
+        answer_seconds: float = ANSWER_SECONDS,
     ) -> None:
         self._state = state
         self._access = access
@@ -139,6 +146,7 @@ class Pusher:
         # A demo confirms every 2 s and must not wait a minute after an outage.
         ceiling_s = min(BACKOFF_CEILING_SECONDS, max(POLL_SECONDS, access.push_interval_seconds / 5))
         self._backoff = Backoff(BACKOFF_FIRST_SECONDS, ceiling_s, random or Random())  # noqa: S311 - jitter
+        self._answer_seconds = answer_seconds
         self._limit = MAX_FACTS_PER_BATCH
         self._cancellation = Cancellation()
         self._stopping = threading.Event()
@@ -196,13 +204,15 @@ class Pusher:
             self._limit = min(self._limit * 2, MAX_FACTS_PER_BATCH)
             return "ok", 0.0
         if answer.status in _UNREADABLE or (answer.status == _TOO_LARGE and len(batch) == 1):
-            _log.error("accounting cannot read %d facts, they are set aside: %s", len(batch), answer.text)
+            _log.error(
+                "accounting cannot read %d facts, they are set aside: %s", len(batch), _shown(answer.text)
+            )
             self._state.set_aside(batch, answer.text)
             return "set_aside", 0.0
         if answer.status == _TOO_LARGE:
             self._limit = max(1, len(batch) // 2)
             return "refused", 0.0
-        self._note_trouble(answer.text)
+        self._note_trouble(_shown(answer.text))
         wait_s = self._backoff.next_s(answer.retry_after_s)
         return ("unreachable" if answer.status is None else "refused"), wait_s
 
@@ -223,7 +233,9 @@ class Pusher:
         for rejection in receipt.rejected[:REJECTIONS_SHOWN]:
             position = rejection.line - 1
             key = batch.entries[position].key if 0 <= position < len(batch) else "?"
-            _log.warning("accounting rejected fact %s: %s %s", key, rejection.reason, rejection.detail)
+            _log.warning(
+                "accounting rejected fact %s: %s %s", key, _shown(rejection.reason), _shown(rejection.detail)
+            )
 
     def _send(self, batch: Batch, sender: Sender) -> Answer:
         try:
@@ -231,8 +243,11 @@ class Pusher:
             body = gzip.compress(batch.body(), 6)
             with closing(self._connect()) as connection:
                 connection.connect()
-                with self._cancellation.interrupting(connection.sock):
-                    connection.sock.settimeout(ANSWER_SECONDS)
+                with (
+                    self._cancellation.interrupting(connection.sock),
+                    _ended_after(self._answer_seconds, connection.sock),
+                ):
+                    connection.sock.settimeout(self._answer_seconds)
                     path = urlsplit(self._access.url).path.rstrip("/") + FACTS_PATH
                     connection.request("POST", path, body, headers)
                     with closing(connection.getresponse()) as response:
@@ -260,8 +275,29 @@ class Pusher:
         }
         if self._access.token_file is not None:
             token = self._access.token_file.read_text("ascii").strip()
+            if not token or not token.isprintable() or " " in token:
+                # http.client would quote the header, and with it the secret, in what it raises.
+                raise ValueError(f"token file {self._access.token_file} holds no single token")
             headers["Authorization"] = f"Bearer {token}"
         return headers
+
+
+@contextmanager
+def _ended_after(seconds: float, open_socket: socket.socket) -> Iterator[None]:
+    """Shut a socket down whose peer sends a byte now and then: it is never silent and never done."""
+    limit = threading.Timer(seconds, shut_down, (open_socket,))
+    limit.start()
+    try:
+        yield
+    finally:
+        limit.cancel()
+        limit.join()
+
+
+def _shown(text: str) -> str:
+    """What accounting, or whoever answers in its place, said: on one line of a log."""
+    shown = text if text.isprintable() else ascii(text)[1:-1]
+    return shown if len(shown) <= SHOWN_CHARACTERS else f"{shown[:SHOWN_CHARACTERS]}…"
 
 
 def _read(response: http.client.HTTPResponse) -> Answer:
@@ -269,16 +305,17 @@ def _read(response: http.client.HTTPResponse) -> Answer:
     if response.status != HTTPStatus.OK:
         problem = _problem(response.read(ERROR_BODY_BYTES))
         return Answer(response.status, f"{response.status} {problem or response.reason}", None, retry_after_s)
+    body = response.read(RECEIPT_BYTES)
     try:
-        return Answer(response.status, "", msgspec.json.decode(response.read(), type=Receipt))
-    except msgspec.MsgspecError as error:
+        return Answer(response.status, "", msgspec.json.decode(body, type=Receipt))
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         return Answer(response.status, f"200, but no receipt: {error}; is this accounting?", None)
 
 
 def _problem(body: bytes) -> str:
     try:
         problem = msgspec.json.decode(body, type=_Problem)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError):
         return ""
     return ": ".join(part for part in (problem.title, problem.detail) if part)
 

@@ -31,7 +31,7 @@ class Cancellation:
         with self._lock:
             self._event.set()
             for open_socket in self._sockets:
-                _shut_down(open_socket)
+                shut_down(open_socket)
 
     def wait(self, seconds: float) -> bool:
         """Wait; True if cancelled meanwhile."""
@@ -43,7 +43,7 @@ class Cancellation:
         with self._lock:
             self._sockets.add(open_socket)
             if self._event.is_set():
-                _shut_down(open_socket)
+                shut_down(open_socket)
         try:
             yield
         finally:
@@ -51,7 +51,8 @@ class Cancellation:
                 self._sockets.discard(open_socket)
 
 
-def _shut_down(open_socket: socket.socket) -> None:
+def shut_down(open_socket: socket.socket) -> None:
+    """End every present and future wait for bytes of a socket; its owner still closes it."""
     # The plain socket's method: SSLSocket.shutdown would take the TLS state from under the reader.
     with suppress(OSError):
         socket.socket.shutdown(open_socket, socket.SHUT_RDWR)

@@ -8,6 +8,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -438,4 +439,101 @@ def test_stopping_does_not_wait_for_a_server_that_hangs(
     pusher.start()
     assert receiver.arrived.acquire(timeout=10)
     pusher.stop(timeout_s=0.05)
+    assert state.pending().count == 1
+
+
+@pytest.mark.parametrize(
+    "text", ["", " ", "secret-1\nsecret-2\n", "secret-1 secret-2", "secret-é", "secret-\x00"]
+)
+def test_a_token_file_that_holds_no_single_token_is_named_and_not_quoted(  # noqa: PLR0917 - fixtures
+    pusher: Pusher,
+    state: StateFile,
+    node_state: NodeState,
+    token_file: Path,
+    caplog: pytest.LogCaptureFixture,
+    text: str,
+) -> None:
+    state.commit(b"", [node_state("n1")])
+    token_file.write_text(text)
+    pusher.push_once()
+    assert "facts wait" in caplog.text
+    assert "secret" not in caplog.text
+    assert state.pending().count == 1
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply(200, b"\xff\xfe{}"),
+        Reply(200, b"["),
+        Reply(200, b"{}"),
+        Reply(200, b'{"stored":1,"duplicate":0,"rejected":[{"line":1}]}'),
+        Reply(200, b"[" * 100_000),
+        Reply(200, b'{"stored":1e400,"duplicate":0}'),
+        Reply(503, b'{"title":"\xff"}'),
+        Reply(503, b"[" * 100_000),
+        Reply(503, {"title": "\x1b[31mred\nforged line"}),
+        Reply(500, {"title": "x" * 60_000}),
+        Reply(301, b"", {"Location": "http://127.0.0.1:1/"}),
+        Reply(429, b"", {"Retry-After": "9" * 400}),
+        Reply(429, b"", {"Retry-After": "\xb2"}),
+    ],
+)
+def test_whatever_is_no_receipt_keeps_the_facts_and_is_one_short_line_of_the_log(  # noqa: PLR0917 - fixtures
+    pusher: Pusher,
+    state: StateFile,
+    receiver: Receiver,
+    node_state: NodeState,
+    caplog: pytest.LogCaptureFixture,
+    reply: Reply,
+) -> None:
+    state.commit(b"", [node_state("n1")])
+    receiver.script.append(reply)
+    assert 0 < pusher.push_once() <= 301
+    assert state.pending().count == 1
+    (message,) = (record.getMessage() for record in caplog.records if record.name == "exporter.delivery.push")
+    assert message.isprintable()
+    assert len(message) < 500
+    assert pusher.push_once() == 0
+    assert state.pending().count == 0
+
+
+def test_why_a_fact_was_rejected_is_one_short_line_of_the_log(
+    pusher: Pusher,
+    state: StateFile,
+    receiver: Receiver,
+    node_state: NodeState,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    state.commit(b"", [node_state("n1")])
+    rejected = {"line": 1, "reason": "bad\x1b[2J", "detail": "a\nforged line" + "x" * 10_000}
+    receiver.script.append(Reply(200, {"stored": 0, "duplicate": 0, "rejected": [rejected]}))
+    pusher.push_once()
+    (message,) = (record.getMessage() for record in caplog.records if "rejected fact" in record.getMessage())
+    assert message.isprintable()
+    assert len(message) < 1_000
+
+
+@pytest.mark.parametrize("begins", [b"H", b"HTTP/1.1 200 OK\r\nX: ", b"HTTP/1.1 200 OK\r\n\r\n"])
+def test_an_answer_that_trickles_in_for_ever_is_given_up(
+    state: StateFile, metrics: DeliveryMetrics, node_state: NodeState, token_file: Path, begins: bytes
+) -> None:
+    state.commit(b"", [node_state("n1")])
+    done = threading.Event()
+
+    def trickle(listening: socket.socket) -> None:
+        with listening.accept()[0] as peer:
+            peer.sendall(begins)
+            with suppress(OSError):
+                while not done.wait(0.02):
+                    peer.sendall(b" ")
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = threading.Thread(target=trickle, args=(listening,))
+        server.start()
+        access = AccountingAccess(f"http://127.0.0.1:{listening.getsockname()[1]}", token_file)
+        pusher = Pusher(state, access, metrics, sender=sender, wall_ms=lambda: SENT_AT_MS, answer_seconds=0.3)
+        assert pusher.push_once() > 0
+        done.set()
+        server.join()
     assert state.pending().count == 1
