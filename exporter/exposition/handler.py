@@ -15,14 +15,12 @@ import ssl
 from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from contract.version import VERSION
 from exporter.exposition.door import PeerCertificate, Rules
+from exporter.exposition.listener import Listener
 from exporter.exposition.pages import Pages, Scrape, accepts_gzip
-
-if TYPE_CHECKING:
-    from exporter.exposition.server import Listener
 
 MAX_HEAD_BYTES: Final = 16_384
 PATIENCE_SHARE: Final = 0.5

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from exporter.exposition import handler as handler_module
-from exporter.exposition import server as server_module
+from exporter.exposition import listener as listener_module
 from exporter.exposition.board import Board, Draft
 from exporter.exposition.handler import MAX_HEAD_BYTES, Handler
 from exporter.exposition.page import Page, PageBuilder
@@ -101,7 +101,7 @@ def test_a_flood_of_nonsense_leaves_the_server_answering(start: START) -> None:
 
 
 def test_a_head_has_less_time_than_an_answer(start: START, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module, "HEAD_DEADLINE_SECONDS", 0.5)
+    monkeypatch.setattr(listener_module, "HEAD_DEADLINE_SECONDS", 0.5)
     client = start(page_at(1.0), connection_deadline_seconds=600.0)
     with client.connect() as trickling:
         trickling.sendall(b"GET /metr")

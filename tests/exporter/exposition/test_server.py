@@ -15,9 +15,10 @@ from prometheus_client import generate_latest
 from prometheus_client.exposition import choose_encoder
 
 from contract.catalogue import Emitter, families_of
+from exporter.exposition.listener import MAX_CONNECTIONS
 from exporter.exposition.page import NATIVE_FAMILIES, Page, PageBuilder
 from exporter.exposition.pages import accepts_gzip
-from exporter.exposition.server import MAX_CONNECTIONS, MetricsServer
+from exporter.exposition.server import MetricsServer
 from tests.exporter.exposition.conftest import START
 
 
