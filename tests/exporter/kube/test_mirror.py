@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -97,9 +98,10 @@ def test_the_third_empty_list_ends_all_as_of_the_first() -> None:
     ]
 
 
-def test_changes_that_nobody_takes_are_bounded_and_the_view_is_not() -> None:
+def test_changes_that_nobody_takes_are_bounded_and_the_view_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = 50
+    monkeypatch.setattr(mirror_module, "MOST_CHANGES_KEPT", kept)
     mirror: Mirror[Namespace] = Mirror()
-    kept = mirror_module.MOST_CHANGES_KEPT
     mirror.fold(listed(*(named(str(number)) for number in range(kept + 5))), 1)
     changes = mirror.drain()
     assert len(changes) == kept
