@@ -2,8 +2,8 @@
 
 Run: python benchmarks/bench_sampler.py [--slices 10 100 320] [--ticks 60] [--profile]
 
-The whole tick is measured: cache files that were written to since the last one, a process table (a
-small copy of `/proc`), attribution, meter, facts and the state file's transaction; the page is not, since
+The whole tick is measured: cache files that were written to since the last one (SM figures and the last
+kernel's time in all, memory in a tenth of the slots), a process table (a small copy of `/proc`), attribution, meter, facts and the state file's transaction; the page is not, since
 it is made when a scrape wants it. Ten slices share a card, each with two living processes. Cards are
 scripted: what the driver itself takes is not ours to measure. Processor time of the process is counted,
 the kernel's part included, and divided by the tick's second; the result is judged by whoever reads it.
@@ -186,9 +186,13 @@ class Bench:
         """One second later; the processor time of its tick."""
         self._ticks += 1
         self._cards.now_ms = START_MS + self._ticks * 1_000
-        for slot in self._slots:
+        for number, slot in enumerate(self._slots):
             slot.set_sm(0, 4 + self._ticks % 2)
             slot.set_monitorused(0, 550 * MIB)
+            if number % 10 == self._ticks % 10:
+                slot.set_memory(0, context_bytes=105 * MIB, data_bytes=(400 + self._ticks % 40) * MIB)
+        for region in self._regions:
+            region.record_kernel()
         begun = time.process_time()
         self.sampler.tick(lambda _seconds: None)
         return time.process_time() - begun

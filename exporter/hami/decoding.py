@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec import structs
+
 from exporter.hami.layouts import DEVICES, SEQLOCK, UUID_BYTES, Layout
 from exporter.hami.region import DeviceUse, Quality, Region, RegionDevice, Slot
 
@@ -51,6 +53,17 @@ def decode_region(layout: Layout, head: bytes, tail: tuple[int, ...], slots: lis
         tail[3],
         tail[4] if layout.last_kernel_time is not None else None,
         frozenset(quality) if quality else _SOUND,
+    )
+
+
+def with_tail(layout: Layout, region: Region, tail: tuple[int, ...]) -> Region:
+    """The region with what another look at its tail says."""
+    return structs.replace(
+        region,
+        utilization_switch=tail[1],
+        recent_kernel=tail[2],
+        priority=tail[3],
+        last_kernel_time_s=tail[4] if layout.last_kernel_time is not None else None,
     )
 
 

@@ -13,7 +13,7 @@ import os
 import stat
 import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Final, NamedTuple, Self
@@ -21,7 +21,7 @@ from typing import Final, NamedTuple, Self
 from exporter.hami.errors import CacheContentError, CacheOpenError, printable
 from exporter.hami.layouts import BY_FILE_SIZE, DEVICES, LAYOUTS
 from exporter.hami.reading import Pause, RegionMemory, read_region
-from exporter.hami.region import NotReady, Region
+from exporter.hami.region import NotReady, Region, Slot
 
 _FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 _REFUSED_BY_OPEN: Final = {
@@ -30,6 +30,7 @@ _REFUSED_BY_OPEN: Final = {
     errno.ENXIO: ("not_regular", "a socket or device, not a file"),
     errno.ENODEV: ("not_regular", "a device, not a file"),
 }
+SLOTS_A_READ: Final = 16
 _LAYOUT_BY_NAME: Final = {layout.name: layout for layout in LAYOUTS}
 
 
@@ -116,17 +117,21 @@ class CacheFile:
         record = layout.slot_structs[count]
         first = 2 + count * (layout.kinds + 1) + 2
         found: dict[tuple[int, int], int] = {}
-        for slot in region.live_slots:
+        for slots in _neighbours(region.live_slots):
+            begin = layout.slot_offset(slots[0].slot)
+            length = layout.slot_offset(slots[-1].slot) - begin + record.size
             try:
-                look = os.pread(self._fd, record.size, layout.slot_offset(slot.slot))
+                look = os.pread(self._fd, length, begin)
             except OSError as error:
                 raise _refusal(self.path, error) from error
-            if len(look) < record.size:
-                continue
-            values = record.unpack(look)
-            if values[0] == slot.pid:
-                for index in range(region.device_num or 1):
-                    found[slot.pid, index] = values[first + 3 * index]
+            for slot in slots:
+                at = layout.slot_offset(slot.slot) - begin
+                if len(look) < at + record.size:
+                    continue
+                values = record.unpack_from(look, at)
+                if values[0] == slot.pid:
+                    for index in range(region.device_num or 1):
+                        found[slot.pid, index] = values[first + 3 * index]
         return found
 
     def fileno(self) -> int:
@@ -144,6 +149,15 @@ class CacheFile:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _neighbours(slots: Sequence[Slot]) -> Iterator[Sequence[Slot]]:
+    """Slots that one read can take in."""
+    begin = 0
+    for end in range(1, len(slots) + 1):
+        if end == len(slots) or slots[end].slot - slots[begin].slot >= SLOTS_A_READ:
+            yield slots[begin:end]
+            begin = end
 
 
 def read_cache(

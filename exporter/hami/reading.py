@@ -18,10 +18,11 @@ from typing import Final, TypeAlias
 
 from msgspec import structs
 
-from exporter.hami.decoding import decode_region, decode_slot, same_memory
+from exporter.hami.decoding import decode_region, decode_slot, same_memory, with_tail
 from exporter.hami.errors import CacheContentError, printable
 from exporter.hami.layouts import (
     BY_FILE_SIZE,
+    DEVICES,
     MAGIC,
     PREFIX,
     SLOTS,
@@ -55,13 +56,58 @@ _FOREIGN_SEM: Final = (128).to_bytes(8, "little") + bytes(16)
 
 
 class RegionMemory:
-    """The last sound look at one file; while its bytes stay the same, so does its region."""
+    """The last sound look at one file; while its bytes stay the same, so does its region.
 
-    __slots__ = ("head", "region", "tail")
+    Utilisation, which HAMi-core writes eight times a second, is not compared: of a remembered region it
+    may be an old one, and `CacheFile.sm_util` is what reads it.
+
+    Attributes:
+        region: The region as it was decoded last; None = nothing sound was seen yet.
+        changes: How often the bytes were found to have changed, those of utilisation included.
+    """
+
+    __slots__ = ("_head", "_layout", "_tail", "changes", "region")
 
     def __init__(self) -> None:
-        self.head = self.tail = b""
         self.region: Region | None = None
+        self.changes = 0
+        self._head = self._tail = b""
+        self._layout: Layout | None = None
+
+    def recall(self, head: bytes, tail: bytes) -> Region | None:
+        """The region, if these bytes of header, slots and tail still say the same."""
+        is_same_head, is_same_tail = head == self._head, tail == self._tail
+        if is_same_head and is_same_tail:
+            return self.region
+        self.changes += 1
+        region, layout = self.region, self._layout
+        if region is None or layout is None:
+            return None
+        if not (is_same_head or _same_but_utilisation(layout, head, self._head)):
+            return None
+        if not is_same_tail:
+            words = layout.tail_struct.unpack(tail)
+            if words[0] != region.proc_num:
+                return None
+            region = self.region = with_tail(layout, region, words)
+        self._head, self._tail = head, tail
+        return region
+
+    def keep(self, layout: Layout, head: bytes, tail: bytes, region: Region | None) -> None:
+        """Remember a look; None = it was not sound, so that only its bytes are remembered."""
+        self._layout, self._head, self._tail, self.region = layout, head, tail, region
+
+
+def _same_but_utilisation(layout: Layout, one: bytes, other: bytes) -> bool:
+    """Whether two looks at header and slots differ in nothing but the utilisation in slots."""
+    if len(one) != len(other) or layout.util is None:
+        return False
+    begin, length = 0, DEVICES * layout.util_stride
+    for util in range(layout.procs + layout.util, len(one), layout.slot_stride):
+        if one[begin:util] != other[begin:util]:
+            return False
+        begin = util + length
+    return one[begin:] == other[begin:]
 
 
 def read_region(
@@ -100,9 +146,9 @@ def read_region(
         raise _refused(name, "unknown_size", f"{size} bytes is no known size (known: {known})")
     layout = candidates[0]
     seen = FIRST_SLOTS if previous is None else previous.proc_num
-    earlier, head, tail = _table(pread, layout, name, seen, memory)
-    if memory.region is not None and head is memory.head:
-        return memory.region
+    earlier, head, tail, recalled = _table(pread, layout, name, seen, memory)
+    if recalled is not None:
+        return recalled
     words = layout.tail_struct.unpack(tail)
     for layout in candidates:
         if head.startswith(layout.prefix):
@@ -125,15 +171,14 @@ def read_region(
     if layout.has_seqlock and _may_be_frozen(slots, previous):
         _mark_frozen(pread, layout, slots, previous)
     region = decode_region(layout, head, words, slots)
-    if is_sound:
-        memory.head, memory.tail, memory.region = head, tail, region
+    memory.keep(layout, head, tail, region if is_sound else None)
     return region
 
 
 def _table(
     pread: Pread, layout: Layout, name: str, seen: int, memory: RegionMemory
-) -> tuple[bytes, bytes, bytes]:
-    """Two looks at header and slots with one at the tail between them; `memory.head` if nothing changed.
+) -> tuple[bytes, bytes, bytes, Region | None]:
+    """Two looks at header and slots with one at the tail between them, or the region if it is the same.
 
     Args:
         pread: Reads from the file.
@@ -147,8 +192,9 @@ def _table(
         earlier, tail = pread(procs + seen * stride, 0), pread(tail_struct.size, layout.tail)
         if len(tail) != tail_struct.size:
             raise _refused(name, "truncated", "shortened while it was read")
-        if earlier == memory.head and tail == memory.tail:
-            return earlier, memory.head, tail
+        recalled = memory.recall(earlier, tail)
+        if recalled is not None:
+            return earlier, earlier, tail, recalled
         process_count = tail_struct.unpack(tail)[0]
         if not 0 <= process_count <= SLOTS:
             process_count = 0 if process_count < 0 else SLOTS
@@ -159,7 +205,7 @@ def _table(
         seen = process_count
     if len(head) != head_bytes:
         raise _refused(name, "truncated", "shortened while it was read")
-    return earlier, head, tail
+    return earlier, head, tail, None
 
 
 def _may_be_frozen(slots: list[Slot], previous: Region | None) -> bool:

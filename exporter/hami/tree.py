@@ -41,6 +41,11 @@ class ContainerDirectory:
     caches: tuple[str, ...]
     version: tuple[int, int] | None = field(default=None, compare=False)
 
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return f"{self.pod_uid}_{self.container}"
+
 
 @dataclass(frozen=True, slots=True)
 class TreeScan:
@@ -61,7 +66,8 @@ def scan_containers(
 
     Args:
         root: HAMi's containers directory.
-        known: Directories of an earlier scan by path; those that did not change are not listed again.
+        known: Directories of an earlier scan of this root by name; those that did not change are not
+            listed again.
 
     Raises:
         CacheOpenError: The root exists but cannot be listed.
@@ -99,7 +105,7 @@ def _listed(
 ) -> ContainerDirectory:
     status = entry.stat(follow_symlinks=False)
     version = (status.st_ino, status.st_ctime_ns)
-    former = known.get(entry.path)
+    former = known.get(entry.name)  # asking an entry for its path makes a string
     if former is not None and former.version == version:
         return former
     is_settled = status.st_ctime_ns < time.time_ns() - SETTLED_NS

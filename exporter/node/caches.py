@@ -1,7 +1,7 @@
 """Reads every cache file of the node once a tick, and the SM figures several times in between.
 
 Invariants: a bad file costs one counted error (when it turns bad, not once a tick) and nothing else; no
-file stays open from one look to the next; an SM figure that nobody writes any more is not given out.
+file stays open from one tick to the next; an SM figure that nobody writes any more is not given out.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -26,6 +27,9 @@ CACHE_ERRORS = "cache_errors_total"
 LOOKS = 4
 LOOK_SPACING_S = 0.08
 """Four looks over 240 ms span two rounds of HAMi-core's watcher, which zeroes all slots in between."""
+
+MOST_OPEN = 512
+"""Files kept open over the looks of one tick; more are opened for each look."""
 
 STILL_S = 60.0
 """A figure is not believed once its file has stood still so long; the kernel dates writes through a
@@ -57,6 +61,7 @@ class _File:
     """What is remembered of one file.
 
     Attributes:
+        changes: How many changes its memory knew then.
         changed_s: When it was last seen to have changed.
         figures: The last figures, and when each was last seen to have changed.
     """
@@ -65,6 +70,7 @@ class _File:
     region: Region
     memory: RegionMemory
     modified_ns: int
+    changes: int
     changed_s: float
     figures: dict[At, tuple[int, float]] = field(default_factory=dict)
 
@@ -127,7 +133,7 @@ class CacheReader:
         self._clock = clock
         self._known: dict[str, _File] = {}
         self._bad: dict[str, str] = {}
-        self._directories: dict[str, ContainerDirectory] = {}
+        self._directories: dict[Path, dict[str, ContainerDirectory]] = {}
 
     def survey(self, *, looks: int, wait: Wait) -> CacheSurvey:
         """Read everything.
@@ -143,18 +149,18 @@ class CacheReader:
         found, ignored, failure, has_tree = [], 0, None, False
         for root in self._roots:
             try:
-                scan = scan_containers(root, self._directories)
+                scan = scan_containers(root, self._directories.get(root))
             except CacheError as error:
                 failure = error.detail
                 continue
             has_tree = has_tree or root.is_dir()
             ignored += scan.ignored
+            self._directories[root] = {each.name: each for each in scan.directories}
             for directory in scan.directories:
                 for path in directory.caches:
                     files[self._read(path, known, bad, now_s)] += 1
                 found.append(directory)
         self._count_new(bad)
-        self._directories = {each.path: each for each in found}
         self._known, self._bad = known, bad
         sm = self._looks(looks, wait)
         directories = tuple(
@@ -176,12 +182,11 @@ class CacheReader:
         """Read one file into `known` or `bad`; its (layout, result)."""
         try:
             with CacheFile(path) as file:
-                before = self._known.get(path)
-                if before is not None and before.identity != file.identity:
-                    before = None
-                previous, memory = (
-                    (None, RegionMemory()) if before is None else (before.region, before.memory)
-                )
+                before, identity = self._known.get(path), file.identity
+                if before is None or before.identity != identity:
+                    before, previous, memory = None, None, RegionMemory()
+                else:
+                    previous, memory = before.region, before.memory
                 region = file.read(previous=previous, memory=memory)
         except CacheError as error:
             bad[path] = error.reason
@@ -189,11 +194,10 @@ class CacheReader:
         if isinstance(region, NotReady):
             return "", "not_ready"
         if before is None:
-            before = _File(file.identity, region, memory, file.modified_ns, now_s)
-        elif before.modified_ns != file.modified_ns or (
-            before.region is not region and before.region != region
-        ):
-            before.region, before.modified_ns, before.changed_s = region, file.modified_ns, now_s
+            before = _File(identity, region, memory, file.modified_ns, memory.changes, now_s)
+        elif before.changes != memory.changes or before.modified_ns != file.modified_ns:
+            before.changes, before.modified_ns, before.changed_s = memory.changes, file.modified_ns, now_s
+        before.region = region
         known[path] = before
         return region.layout, "read"
 
@@ -204,18 +208,24 @@ class CacheReader:
 
     def _looks(self, looks: int, wait: Wait) -> dict[str, dict[At, int]]:
         highest: dict[str, dict[At, int]] = {}
-        for look in range(looks):
-            if look:
-                wait(LOOK_SPACING_S)
-            now_s = self._clock()
-            for path, known in self._known.items():
-                if not known.region.live_slots:
-                    continue
-                kept, figures = highest.setdefault(path, {}), known.figures
-                for at, percent in _sm_percent(path, known.identity, known.region):
-                    kept[at] = max(percent, kept.get(at, 0))
-                    if at not in figures or figures[at][0] != percent:
-                        figures[at] = (percent, now_s)
+        if not looks:
+            return highest
+        with ExitStack() as stack:
+            files = [
+                (path, known, _opened(path, known, stack) if number < MOST_OPEN else None)
+                for number, (path, known) in enumerate(self._known.items())
+                if known.region.live_slots
+            ]
+            for look in range(looks):
+                if look:
+                    wait(LOOK_SPACING_S)
+                now_s = self._clock()
+                for path, known, file in files:
+                    kept, figures = highest.setdefault(path, {}), known.figures
+                    for at, percent in _sm_percent(path, known, file):
+                        kept[at] = max(percent, kept.get(at, 0))
+                        if at not in figures or figures[at][0] != percent:
+                            figures[at] = (percent, now_s)
         now_s = self._clock()
         found = {}
         for path, kept in highest.items():
@@ -225,10 +235,21 @@ class CacheReader:
         return found
 
 
-def _sm_percent(path: str, identity: FileIdentity, region: Region) -> Iterable[tuple[At, int]]:
+def _opened(path: str, known: _File, stack: ExitStack) -> CacheFile | None:
+    """The file, if it is still the same; closed with the stack."""
     try:
-        with CacheFile(path) as file:
-            return file.sm_util(region).items() if file.identity == identity else ()
+        file = stack.enter_context(CacheFile(path))
+    except CacheError:
+        return None
+    return file if file.identity == known.identity else None
+
+
+def _sm_percent(path: str, known: _File, file: CacheFile | None) -> Iterable[tuple[At, int]]:
+    try:
+        if file is not None:
+            return file.sm_util(known.region).items()
+        with CacheFile(path) as again:
+            return again.sm_util(known.region).items() if again.identity == known.identity else ()
     except CacheError:
         # It went between two looks; the next tick says so.
         return ()

@@ -331,3 +331,22 @@ def test_layouts_without_utilisation_have_no_sm_use(name: str, tmp_path: pathlib
         assert isinstance(region, Region)
         assert len(region.live_slots) == 2
         assert file.sm_util(region) == {}
+
+
+def test_figures_of_far_apart_slots_are_all_read(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "a.cache"
+    with RegionFile(path, uuids=["GPU-1"], limits_bytes=[0]) as writer:
+        slots = [writer.attach(100 + number, 0) for number in range(40)]
+        for number in (0, 15, 16, 39):
+            slots[number].set_sm(0, number + 1)
+        with CacheFile(path) as file:
+            region = file.read()
+            assert isinstance(region, Region)
+            found = file.sm_util(region)
+    assert len(found) == 40
+    assert {at: percent for at, percent in found.items() if percent} == {
+        (100, 0): 1,
+        (115, 0): 16,
+        (116, 0): 17,
+        (139, 0): 40,
+    }

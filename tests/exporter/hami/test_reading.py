@@ -97,6 +97,39 @@ def test_a_region_whose_bytes_did_not_change_is_the_same_and_costs_one_look(layo
     assert changed.priority == 7
 
 
+@pytest.mark.parametrize("layout", [V1_2_2008952, V1_1_2008984], ids=lambda layout: layout.name)
+def test_utilisation_alone_is_no_change_of_a_remembered_region_but_is_noticed(layout: Layout) -> None:
+    written, remembered = Memory(layout, "two_processes"), RegionMemory()
+
+    def look() -> Region:
+        found = read_region(
+            written.pread,
+            len(written.data),
+            "a.cache",
+            pause=written.pause,
+            previous=remembered.region,
+            memory=remembered,
+        )
+        assert isinstance(found, Region)
+        return found
+
+    first, changes = look(), remembered.changes
+    assert layout.util is not None
+    for slot in (0, 1):
+        written.put_slot(slot, "<Q", layout.util + 16, 77)
+    assert look() is first
+    assert remembered.changes == changes + 1
+    # The last kernel's time is of the tail: it is taken over without decoding slots again.
+    written.put("<Q", layout.tail + 16, 1_800_000_000)
+    later = look()
+    assert (later.last_kernel_time_s, later.slots is first.slots) == (1_800_000_000, True)
+    # Memory is never an old one.
+    written.put_slot(1, "<Q", layout.used + TOTAL, 5)
+    written.put_slot(1, "<Q", layout.monitorused, 6)
+    (use,) = look().slots[1].devices
+    assert (use.total_bytes, use.monitorused_bytes) == (5, 6)
+
+
 def test_an_unfinished_write_is_looked_at_again_although_its_bytes_did_not_change() -> None:
     written, remembered = sound_v12(), RegionMemory()
     written.put_slot(0, "<Q", V1_2_2008952.seqlock or 0, 13)

@@ -99,7 +99,7 @@ def test_a_directory_that_did_not_change_is_not_listed_again(
     directory.mkdir()
     (directory / "a.cache").touch()
     first = scan_containers(tmp_path)
-    known = {each.path: each for each in first.directories}
+    known = {each.name: each for each in first.directories}
     assert scan_containers(tmp_path, known).directories[0] is first.directories[0]
     # A tenant may set a directory's modification time back, but not its change time.
     kept = directory.stat().st_mtime_ns
@@ -124,7 +124,7 @@ def test_a_directory_made_again_under_its_name_is_another(
     directory = tmp_path / f"{UID}_main"
     directory.mkdir()
     (directory / "a.cache").touch()
-    known = {each.path: each for each in scan_containers(tmp_path).directories}
+    known = {each.name: each for each in scan_containers(tmp_path).directories}
     (directory / "a.cache").unlink()
     directory.rmdir()
     directory.mkdir()
