@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 
 from accounting.access.viewer import Viewer, tenant_is_visible
 from accounting.errors import InvalidError, NotFoundError
-from accounting.store.models import Tenant
+from accounting.store.models import BillingAccount, Tenant
 
 IDLE_PATH = "platform/idle"
 SHARED_PATH = "platform/shared"
@@ -125,3 +125,31 @@ def find_tenant(session: Session, viewer: Viewer, name: str) -> Tenant:
             f'no tenant "{wanted}"; list them with: slicemeter accounting tenant list, or GET /api/v1/tenants'
         )
     return by_code[0]
+
+
+def scope_path(session: Session, viewer: Viewer, name: str) -> str:
+    """The path of the subtree that a tenant's token may read: a known tenant, or one yet to report.
+
+    A path (`acme/team-a`) may be named before its first fact, if its account is there; a bare code must
+    be a tenant's already, since it alone does not say whose.
+
+    Raises:
+        NotFoundError: A code that no tenant has, or a path whose account is not registered.
+        InvalidError: Several tenants have this code.
+    """
+    wanted = name.strip("/")
+    account, slash, _ = wanted.partition("/")
+    registered = session.scalar(select(BillingAccount.code).where(BillingAccount.code == account))
+    if registered is not None or wanted in BUILT_IN:
+        return wanted
+    if slash:
+        raise NotFoundError(
+            f'no account "{account}", so no tenant "{wanted}"; see: slicemeter accounting account list'
+        )
+    try:
+        return find_tenant(session, viewer, wanted).path
+    except NotFoundError as error:
+        raise NotFoundError(
+            f'no tenant "{wanted}" yet; name its path, as ACCOUNT/{wanted}, or one of: '
+            "slicemeter accounting tenant list"
+        ) from error

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from accounting.access.tokens import create_token, list_tokens, revoke_token
 from accounting.access.viewer import COMMAND_LINE, ROLES
 from accounting.store.database import Database
+from accounting.tenants.tree import scope_path
 from slicemeter.accounting.options import Parser, add_database_option, now_ms, opened, print_json, print_table
 
 _MS_PER_DAY = 86_400_000
@@ -23,7 +24,9 @@ def _parser() -> Parser:
     create.add_argument("--role", required=True, choices=ROLES)
     create.add_argument("--cluster", help="a reporter's cluster")
     create.add_argument("--node-uid", help="a reporter that speaks only of this node (metadata.uid)")
-    create.add_argument("--tenant", metavar="PATH", help="the tenant whose subtree may be read")
+    create.add_argument(
+        "--tenant", metavar="PATH", help="the tenant whose subtree may be read, as acme/team-a"
+    )
     create.add_argument("--days", type=int, help="days until it expires; without it: never")
     create.add_argument("--note", default="", help="what it is for, for the list")
     show = actions.add_parser("list", help="show the tokens, without their secrets")
@@ -63,7 +66,9 @@ def _create(database: Database, arguments: argparse.Namespace) -> None:
             now_ms=now,
             cluster=arguments.cluster,
             node_uid=arguments.node_uid,
-            tenant_path=arguments.tenant,
+            tenant_path=None
+            if arguments.tenant is None
+            else scope_path(session, COMMAND_LINE, arguments.tenant),
             note=arguments.note,
             expires_at_ms=None if arguments.days is None else now + arguments.days * _MS_PER_DAY,
         )
