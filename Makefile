@@ -14,7 +14,7 @@ help: ## show this list
 $(STAMP): requirements/dev.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "slicemeter needs Python 3.11 or newer; name one with: make PYTHON=python3.12 …" >&2; exit 1; }
-	@echo "creating $(VENV) with $$($(PYTHON) --version); installing the $$(grep -c == requirements/dev.txt) packages of requirements/dev.txt (pinned and hashed) and slicemeter itself (editable)"
+	@echo "creating $(VENV) with $$($(PYTHON) --version); installing the $$(grep -c == requirements/dev.txt) packages of requirements/dev.txt (pinned and hashed) and slicemeter itself (editable); this takes one to three minutes, once"
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
