@@ -3,10 +3,12 @@
 Run: python benchmarks/bench_sampler.py [--slices 10 100 320] [--ticks 60] [--profile]
 
 The whole tick is measured: cache files that were written to since the last one (SM figures and the last
-kernel's time in all, memory in a tenth of the slots), a process table (a small copy of `/proc`), attribution, meter, facts and the state file's transaction; the page is not, since
-it is made when a scrape wants it. Ten slices share a card, each with two living processes. Cards are
-scripted: what the driver itself takes is not ours to measure. Processor time of the process is counted,
-the kernel's part included, and divided by the tick's second; the result is judged by whoever reads it.
+kernel's time in all, memory in a tenth of the slots), a process table (a small copy of `/proc`),
+attribution, meter, facts and the state file's transaction; the page is not, since it is made when a
+scrape wants it. Ten slices share a card, each with two living processes. Cards are scripted: what the
+driver itself takes is not ours to measure. Processor time of the process is counted, the kernel's part
+included, and divided by the tick's second. The fastest tick is shown beside the median: it tells more on
+a machine that others use too. The result is judged by whoever reads it.
 """
 
 from __future__ import annotations
@@ -305,6 +307,7 @@ def measure(slices: int, rung: str, ticks: int, *, is_profiled: bool) -> dict[st
         "slices": slices,
         "rung": rung,
         "tick_ms": round(tick_ms, 2),
+        "tick_least_ms": round(took[0] * 1e3, 2),
         "tick_p99_ms": round(took[min(len(took) - 1, len(took) * 99 // 100)] * 1e3, 2),
         "percent_of_core_per_100_slices": round(tick_ms / 10 / slices * 100, 2),
         "rss_mib": round(rss_mib(), 1),
@@ -322,19 +325,17 @@ def main() -> None:
     parser.add_argument("--profile", action="store_true", help="print where the time goes")
     options = parser.parse_args()
     print("processor time of one tick at 1 Hz, two processes a slice; memory includes the bench itself")
-    print(
-        f"{'slices':>7} {'rung':<6}{'median ms':>10}{'p99 ms':>9}{'% core/100':>12}{'at most':>9}{'MiB':>7}"
-    )
+    heads = ("least ms", "median ms", "p99 ms", "% core/100", "at most", "MiB")
+    print(f"{'slices':>7} {'rung':<6}" + "".join(f"{head:>11}" for head in heads))
     results = []
     for slices in options.slices:
         for rung in options.rung or ("nvml", "cache"):
             found = measure(slices, rung, options.ticks, is_profiled=options.profile)
             found["at_most_percent"] = AT_MOST_PERCENT[rung]
             results.append(found)
-            print(
-                f"{slices:>7} {rung:<6}{found['tick_ms']:>10}{found['tick_p99_ms']:>9}"
-                f"{found['percent_of_core_per_100_slices']:>12}{AT_MOST_PERCENT[rung]:>9}{found['rss_mib']:>7}"
-            )
+            shown = ("tick_least_ms", "tick_ms", "tick_p99_ms", "percent_of_core_per_100_slices")
+            values = [*(found[name] for name in shown), AT_MOST_PERCENT[rung], found["rss_mib"]]
+            print(f"{slices:>7} {rung:<6}" + "".join(f"{value:>11}" for value in values))
     print(json.dumps({"benchmark": "sampler", "results": results}))
 
 

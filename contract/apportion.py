@@ -36,6 +36,8 @@ def apportion(total: int, weights: Sequence[int]) -> list[int]:
         return [0] * len(weights)
     parts = [total * weight // whole for weight in weights]
     left = total - sum(parts)
+    if not left:
+        return parts
     by_remainder = sorted(range(len(weights)), key=lambda i: (-(total * weights[i] % whole), i))
     for index in by_remainder[:left]:
         parts[index] += 1

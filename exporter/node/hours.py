@@ -122,9 +122,9 @@ class HourBooks:
         """The books of devices, fit to be stored."""
         return list(self._devices.values())
 
-    def use(self, owner: OwnerCounters, piece: Piece) -> HourUse:
+    def use(self, key: OwnerKey, owner: OwnerCounters, piece: Piece) -> HourUse:
         """The book of an owner's hour, opened at need and widened to the piece."""
-        at = (owner.key, piece.hour_ms)
+        at = (key, piece.hour_ms)
         book = self._uses.get(at)
         if book is None:
             book = self._uses[at] = HourUse(

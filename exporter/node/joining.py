@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 from msgspec import structs
 
@@ -109,14 +108,13 @@ def join(sources: Sources, residents: Residents, tallies: Tallies) -> Joint:
     device_bytes = {uuid: each.memory_total_bytes for uuid, each in sources.readings.items()}
     held = _held(sources.sight)
     directories = _by_container(sources, held, residents)
-    uses = {
-        place: container_use(
-            [cache for directory in found for cache in directory.caches],
-            {slice_.grant.device_uuid for slice_ in held.get(place, ())},
-            Surroundings(partial(residents.host_pids, place), device_bytes, nvml, tallies),
-        )
-        for place, found in directories.items()
-    }
+    around = Surroundings(device_bytes, nvml, tallies)
+    uses: dict[Place, ContainerUse] = {}
+    for place, found in directories.items():
+        readings = [cache for directory in found for cache in directory.caches]
+        slots = [(reading.path, slot) for reading in readings for slot in reading.region.live_slots]
+        granted = [slice_.grant.device_uuid for slice_ in held.get(place, ())]
+        uses[place] = container_use(readings, residents.host_pids(place, slots), granted, around)
     if residents.are_seen:
         for place, pids in pids_by_place(residents, everywhere or ()).items():
             add_slotless(uses.setdefault(place, ContainerUse()), pids, nvml)

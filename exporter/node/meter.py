@@ -225,11 +225,13 @@ class Meter:
         owner.over_limit_ms += elapsed_ms if is_over else 0
         for piece in cut:
             length_ms = piece.to_ms - piece.from_ms
-            book = self.books.use(owner, piece)
+            book = self.books.use(given.key, owner, piece)
             book.memory_used.add(used_bytes * length_ms)
             book.memory_peak_bytes = max(book.memory_peak_bytes, used_bytes)
-            book.blocked_ms += length_ms if given.is_blocked else 0
-            book.over_limit_ms += length_ms if is_over else 0
+            if given.is_blocked:
+                book.blocked_ms += length_ms
+            if is_over:
+                book.over_limit_ms += length_ms
 
     # Energy
 
@@ -313,7 +315,7 @@ class Meter:
             if not owner.is_measured:
                 continue
             for piece, part in zip(cut, shares(used_ppm_ms, cut), strict=True):
-                book = self.books.use(owner, piece)
+                book = self.books.use(key, owner, piece)
                 book.sm_ppm_ms += part
                 book.sm_down_ppm_ms += part if device.is_down else 0
                 if reason is None:
@@ -350,7 +352,7 @@ class Meter:
             if owner.is_slice:
                 self._tenant(owner).energy_mj += part
             for piece, piece_part in zip(cut, shares(part, cut), strict=True) if part else ():
-                self.books.use(owner, piece).energy_active_mj += piece_part
+                self.books.use(key, owner, piece).energy_active_mj += piece_part
         for given, part in zip(slices, parts.idle_mj, strict=True):
             owner = self.owners[given.key]
             owner.energy_idle_mj += part

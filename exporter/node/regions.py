@@ -7,7 +7,7 @@ Source: `reference/hami-core-cache-format.md §3-5`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -36,13 +36,11 @@ class Surroundings:
     """What is known besides the regions.
 
     Attributes:
-        host_pids: The living processes behind slots of files, 0 = host pid not known, None = stale.
         device_bytes: Physical memory by uuid: no slot can hold more.
         nvml: For slots whose own figure is impossible, and to find devices that are mixed up.
         tallies: Where impossible values are counted.
     """
 
-    host_pids: Callable[[Sequence[tuple[str, Slot]]], Sequence[int | None]]
     device_bytes: Mapping[str, int | None]
     nvml: NvmlMemory
     tallies: Tallies
@@ -110,24 +108,26 @@ def device_at(region: Region, index: int, granted: Collection[str]) -> str | Non
 
 
 def container_use(
-    readings: Iterable[CacheReading], granted: Collection[str], around: Surroundings
+    readings: Sequence[CacheReading],
+    host_pids: Sequence[int | None],
+    granted: Collection[str],
+    around: Surroundings,
 ) -> ContainerUse:
     """Sum up a container's regions.
 
     Args:
         readings: Its decoded files; one without living processes adds nothing but its limits.
+        host_pids: The living process behind each live slot of all of them in order; 0 = its host pid is not
+            known, None = the slot is stale.
         granted: Uuids of the devices the container holds.
         around: What is known besides.
     """
     use = ContainerUse()
-    readings = list(readings)
-    slots = [(reading.path, slot) for reading in readings for slot in reading.region.live_slots]
-    host_pids = iter(around.host_pids(slots) if slots else ())
+    taken = 0
     for reading in readings:
         region = reading.region
         living: list[tuple[Slot, int]] = []
-        for slot in region.live_slots:
-            pid = next(host_pids)
+        for slot, pid in zip(region.live_slots, host_pids[taken:], strict=False):
             if pid is None:
                 use.stale += 1
                 continue
@@ -136,6 +136,7 @@ def container_use(
                 use.pids.add(pid)
             else:
                 use.has_unknown_pids = True
+        taken += len(region.live_slots)
         if living and region.recent_kernel < 0:
             use.is_blocked = True
         is_only = len(region.devices) <= 1

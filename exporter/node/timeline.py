@@ -155,6 +155,10 @@ def _stamps(reading: DeviceReading) -> Iterable[int]:
 
 def _integrate(percents: dict[int, int], since_us: int, budget_us: int) -> tuple[int, int]:
     """SM time (ppm·ms) and width (µs) of stamped shares after `since_us`, newest first within budget."""
+    if len(percents) == 1:  # nearly always, and asked of every process at every tick
+        ((stamp, percent),) = percents.items()
+        width = max(0, min(stamp - since_us, budget_us))
+        return percent * PPM_MS_PER_PERCENT_US * width, width
     stamps = sorted(stamp for stamp in percents if stamp > since_us)
     begins = [since_us, *stamps[:-1]]
     ppm_ms, left = 0, budget_us

@@ -48,7 +48,7 @@ def test_facts_carry_cumulative_values_and_growing_revisions() -> None:
     books, owner = HourBooks(), _owner()
     for second in range(2):
         (piece,) = pieces(TEN + 1_000 * second, TEN + 1_000 * (second + 1))
-        book = books.use(owner, piece)
+        book = books.use(owner.key, owner, piece)
         book.covered_ms += 1_000
         book.sm_ppm_ms += 300_000_000
         (fact,) = books.take_facts(ORIGIN, piece.to_ms, everything=True)
@@ -63,21 +63,21 @@ def test_facts_carry_cumulative_values_and_growing_revisions() -> None:
 
 def test_a_book_that_did_not_change_says_nothing_again() -> None:
     books = HourBooks()
-    books.use(_owner(), Piece(TEN, TEN, TEN + 1_000))
+    books.use(_owner().key, _owner(), Piece(TEN, TEN, TEN + 1_000))
     assert len(books.take_facts(ORIGIN, TEN + 1_000, everything=True)) == 1
     assert books.take_facts(ORIGIN, TEN + 2_000, everything=True) == []
 
 
 def test_between_pushes_only_ended_owners_and_hours_that_are_over_speak() -> None:
     books, owner = HourBooks(), _owner()
-    books.use(owner, Piece(TEN, TEN, TEN + 1_000))
+    books.use(owner.key, owner, Piece(TEN, TEN, TEN + 1_000))
     assert books.take_facts(ORIGIN, TEN + 1_000, everything=False) == []
     assert len(books.take_facts(ORIGIN, TEN + 1_000, everything=False, ended={owner.key})) == 1
 
 
 def test_an_hour_is_closed_a_minute_after_its_end_and_forgotten() -> None:
     books = HourBooks()
-    books.use(_owner(), Piece(TEN, TEN, TEN + HOUR_MS))
+    books.use(_owner().key, _owner(), Piece(TEN, TEN, TEN + HOUR_MS))
     books.device(DeviceUuid("GPU-a"), Piece(TEN, TEN, TEN + HOUR_MS))
     assert books.take_facts(ORIGIN, TEN + HOUR_MS + 59_999, everything=False) == []
     facts = books.take_facts(ORIGIN, TEN + HOUR_MS + 60_000, everything=False)
@@ -87,7 +87,7 @@ def test_an_hour_is_closed_a_minute_after_its_end_and_forgotten() -> None:
 
 def test_a_fact_never_claims_more_sm_time_than_it_covered() -> None:
     books = HourBooks()
-    book = books.use(_owner(), Piece(TEN, TEN, TEN + 1_000))
+    book = books.use(_owner().key, _owner(), Piece(TEN, TEN, TEN + 1_000))
     book.covered_ms, book.sm_ppm_ms, book.sm_down_ppm_ms = 1_000, 1_200_000_000, 1_100_000_000
     (fact,) = books.take_facts(ORIGIN, TEN + 1_000, everything=True)
     assert isinstance(fact, SliceUsageFact)
@@ -96,7 +96,7 @@ def test_a_fact_never_claims_more_sm_time_than_it_covered() -> None:
 
 def test_memory_travels_in_whole_mib_and_its_peak_is_rounded_up() -> None:
     books = HourBooks()
-    book = books.use(_owner(), Piece(TEN, TEN, TEN + 1_000))
+    book = books.use(_owner().key, _owner(), Piece(TEN, TEN, TEN + 1_000))
     book.memory_used.add(3 * 2**20 * 1_000 - 1)
     book.memory_peak_bytes = 3 * 2**20 + 1
     (fact,) = books.take_facts(ORIGIN, TEN + 1_000, everything=True)
@@ -106,7 +106,7 @@ def test_memory_travels_in_whole_mib_and_its_peak_is_rounded_up() -> None:
 
 def test_use_past_hami_is_a_fact_of_its_own_with_the_pods_name() -> None:
     books, owner = HourBooks(), _owner(is_slice=False)
-    books.use(owner, Piece(TEN, TEN, TEN + 1_000)).sm_ppm_ms = 0
+    books.use(owner.key, owner, Piece(TEN, TEN, TEN + 1_000)).sm_ppm_ms = 0
     (fact,) = books.take_facts(ORIGIN, TEN + 1_000, everything=True)
     assert isinstance(fact, UnallocatedUseFact)
     assert (fact.namespace, fact.pod, fact.tenant_key) == ("team", "job", "tenant-a")
