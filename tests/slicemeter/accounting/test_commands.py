@@ -3,45 +3,24 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from slicemeter.accounting import COMMANDS, main, usage
-
-
-@dataclass
-class Shell:
-    """Runs commands on one database; output as a user sees it."""
-
-    url: str
-    capture: pytest.CaptureFixture[str]
-
-    def __call__(self, *words: str) -> tuple[int, str, str]:
-        try:
-            code = main([*words, "--database", self.url])
-        except SystemExit as exit_:
-            code = int(str(exit_.code))
-        output = self.capture.readouterr()
-        return code, output.out, output.err
-
-
-@pytest.fixture
-def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Shell:
-    made = Shell(f"sqlite:///{tmp_path / 'books.sqlite'}", capsys)
-    assert made("migrate")[0] == 0
-    return made
+from tests.slicemeter.accounting.shell import Shell
 
 
 @pytest.fixture
 def registered(shell: Shell) -> Shell:
+    """With a paying account, the operator's, and a cluster."""
     shell("account", "add", "acme", "--currency", "EUR", "--time-zone", "Europe/Berlin")
     shell("account", "add", "platform", "--kind", "platform")
-    shell("cluster", "add", "a", "--account", "acme", "--platform-account", "platform")
+    assert shell("cluster", "add", "a", "--account", "acme", "--platform-account", "platform")[0] == 0
     return shell
 
 
@@ -134,11 +113,11 @@ def test_a_token_is_printed_once_and_listed_without_its_secret(registered: Shell
     assert (second["scope"], second["expires"], second["revoked"]) == ("acme/x", None, None)
 
 
-def test_the_database_comes_from_the_environment(tmp_path: Path) -> None:
-    environment = os.environ | {"SLICEMETER_DATABASE": f"sqlite:///{tmp_path / 'books.sqlite'}"}
-    command = [sys.executable, "-m", "slicemeter", "accounting", "migrate"]
-    subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True)
-    assert (tmp_path / "books.sqlite").exists()
+def test_the_database_comes_from_the_environment(registered: Shell, tmp_path: Path) -> None:
+    environment = os.environ | {"SLICEMETER_DATABASE": registered.url}
+    command = [sys.executable, "-m", "slicemeter", "accounting", "cluster", "list"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True)
+    assert done.stdout.splitlines()[1].split()[:3] == ["a", "acme", "platform"]
 
 
 @pytest.fixture
@@ -187,12 +166,9 @@ def test_serve_makes_its_database_answers_and_ends_with_0_on_sigterm(
     assert "Traceback" not in err
 
 
-def test_serve_refuses_a_port_that_is_taken(
-    tmp_path: Path, started: Callable[..., subprocess.Popen[str]], capsys: pytest.CaptureFixture[str]
-) -> None:
-    url = f"sqlite:///{tmp_path / 'books.sqlite'}"
-    process = started("--database", url)
-    assert process.stdout is not None
-    address = process.stdout.readline().removeprefix("listening on http://").strip()
-    assert main(["serve", "--database", url, "--listen", address]) == 2
-    assert f"cannot listen on {address}: Address already in use" in capsys.readouterr().err
+def test_serve_refuses_a_port_that_is_taken(shell: Shell) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        code, _, err = shell("serve", "--listen", address)
+    assert code == 2
+    assert f"cannot listen on {address}: Address already in use" in err

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -13,35 +12,12 @@ from accounting.facts.reading import Scope, read_lines
 from accounting.store.database import Database
 from contract.facts import AllocationFact, Fact, PresenceFact, canonical_bytes
 from contract.ids import ClusterCode, DeviceUuid, NodeUid, PodUid, TenantKey
-from slicemeter.accounting import main
+from tests.slicemeter.accounting.shell import Shell
 
 HOUR = 3_600_000
 CARD_HOUR = 3_600_000_000_000
 START = 1_790_845_200_000
 """2026-10-01T09:00Z."""
-
-
-@dataclass
-class Shell:
-    """Runs commands on one database; output as a user sees it."""
-
-    url: str
-    capture: pytest.CaptureFixture[str]
-
-    def __call__(self, *words: str) -> tuple[int, str, str]:
-        try:
-            code = main([*words, "--database", self.url])
-        except SystemExit as exit_:
-            code = int(str(exit_.code))
-        output = self.capture.readouterr()
-        return code, output.out, output.err
-
-    def json(self, *words: str) -> dict[str, object]:
-        code, out, err = self(*words, "--json")
-        assert (code, err) == (0, "")
-        document = json.loads(out)
-        assert isinstance(document, dict)
-        return document
 
 
 def tell(url: str, *, with_presence: bool = True) -> None:
@@ -93,15 +69,13 @@ def tell(url: str, *, with_presence: bool = True) -> None:
 
 
 @pytest.fixture
-def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Shell:
+def shell(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
     # Whatever day it is: the facts lie in the past.
     monkeypatch.setattr("slicemeter.accounting.rate.now_ms", lambda: START + 30 * 24 * HOUR)
-    made = Shell(f"sqlite:///{tmp_path / 'books.sqlite'}", capsys)
-    assert made("migrate")[0] == 0
-    made("account", "add", "acme", "--currency", "EUR", "--time-zone", "Europe/Berlin")
-    made("account", "add", "platform", "--kind", "platform", "--currency", "EUR")
-    made("cluster", "add", "a", "--account", "acme", "--platform-account", "platform")
-    return made
+    shell("account", "add", "acme", "--currency", "EUR", "--time-zone", "Europe/Berlin")
+    shell("account", "add", "platform", "--kind", "platform", "--currency", "EUR")
+    shell("cluster", "add", "a", "--account", "acme", "--platform-account", "platform")
+    return shell
 
 
 @pytest.fixture

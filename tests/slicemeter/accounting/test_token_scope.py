@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -11,12 +10,10 @@ from slicemeter.accounting import main
 
 
 @pytest.fixture
-def database(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
-    url = f"sqlite:///{tmp_path / 'books.sqlite'}"
-    main(["migrate", "--database", url])
-    main(["account", "add", "acme", "--currency", "EUR", "--database", url])
+def database(books: str, capsys: pytest.CaptureFixture[str]) -> str:
+    main(["account", "add", "acme", "--currency", "EUR", "--database", books])
     capsys.readouterr()
-    return url
+    return books
 
 
 def _scope_of(database: str, tenant: str, capsys: pytest.CaptureFixture[str]) -> str:
