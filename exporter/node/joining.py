@@ -155,16 +155,20 @@ def _held(sight: PodSight) -> dict[Place, list[HeldSlice]]:
 def _by_container(
     sources: Sources, held: Mapping[Place, object], residents: Residents
 ) -> dict[Place, list[DirectoryReading]]:
+    records = sources.sight.records
+    # A static pod's directory may carry either of its two UIDs.
+    static = {record.cgroup_uid: uid for uid, record in records.items() if record.cgroup_uid != uid}
     of_pod: defaultdict[PodUid, list[DirectoryReading]] = defaultdict(list)
     for directory in sources.survey.directories:
-        if directory.pod_uid in sources.sight.records:
-            of_pod[PodUid(directory.pod_uid)].append(directory)
+        uid = static.get(directory.pod_uid, PodUid(directory.pod_uid))
+        if uid in records:
+            of_pod[uid].append(directory)
     holders: defaultdict[PodUid, list[str]] = defaultdict(list)
     for uid, container in held:
         holders[uid].append(container)
     found: defaultdict[Place, list[DirectoryReading]] = defaultdict(list)
     for uid, directories in of_pod.items():
-        record = sources.sight.records[uid]
+        record = records[uid]
         siblings = {directory.container for directory in directories}
         for directory in directories:
             if len(record.requesters) == 1:

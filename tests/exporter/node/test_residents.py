@@ -239,8 +239,12 @@ def test_a_static_pods_processes_are_found_by_its_config_hash(node: Node, proc: 
     config_hash = "c7d2f0a9b8e14d3f9a6b5c4d3e2f1a0b"
     pod = _pod("x", X, more={"kubernetes.io/config.hash": config_hash})
     proc.add(100, 7, cgroup=f"/kubepods/burstable/pod{config_hash}/{MAIN}")
-    found = node.look([pod], card_of(A, {100: 64 * MIB}))
-    assert _slice(found, X).used_bytes == 64 * MIB
+    found = node.look([pod], card_of(A, {100: 70 * MIB}))
+    assert (_slice(found, X).used_bytes, _slice(found, X).memory_source) == (70 * MIB, "nvml")
+    with _region(node, config_hash) as region:
+        region.attach(7, 100).set_memory(0, data_bytes=64 * MIB)
+        found = node.look([pod], card_of(A, {100: 70 * MIB}))
+    assert (_slice(found, X).used_bytes, _slice(found, X).memory_source) == (64 * MIB, "region")
 
 
 def test_a_process_beside_the_library_adds_to_what_the_region_says(node: Node, proc: FakeProc) -> None:
