@@ -1,9 +1,9 @@
 """Closing a period: freeze it, seal what stands, issue its statement.
 
 Three steps, so that nobody waits long for the write lock: *freeze* (rate what is due, look for blockers,
-keep what the lines were rated with; from here on triggers keep the lines), *seal* (one reading pass over
-the lines), *issue* (number, documents, hash, `closed`). Invariant: a crash between two steps leaves a
-frozen period; whoever closes it again goes on from there, and comes to one statement.
+hand idle capacity on, keep what the lines were rated with; from here on triggers keep the lines), *seal*
+(one reading pass over the lines), *issue* (number, documents, hash, `closed`). Invariant: a crash between
+two steps leaves a frozen period; whoever closes it again goes on from there, and comes to one statement.
 Source: `reference/ledger.md §9`.
 """
 
@@ -19,6 +19,7 @@ from accounting.access.audit import record
 from accounting.access.viewer import Viewer
 from accounting.errors import InvalidError
 from accounting.ledger.calendar import Month
+from accounting.periods.distribution import post_distribution
 from accounting.periods.hashing import first_statement
 from accounting.periods.issuing import issue, number_text
 from accounting.periods.months import CLOSED, CLOSING, OPEN, find_account, require_period
@@ -136,6 +137,7 @@ def _freeze(
     checked = preflight(session, account, month, now_ms=now_ms, min_coverage=min_coverage)
     if checked.blocks(overridden=override_reason is not None):
         return checked
+    post_distribution(session, account_code, month)
     counter = session.get(IngestCounter, 1)
     period.state = CLOSING
     period.as_of_ms = state.rated_as_of_ms

@@ -21,6 +21,8 @@ from accounting.errors import InvalidError
 from accounting.ledger.calendar import Month, local_date, month_bounds_ms, month_of
 from accounting.ledger.intervals import Interval
 from accounting.ledger.rounding import MJ, PPM_MS, exact_sum, round_statement
+from accounting.periods.distribution import DISTRIBUTION
+from accounting.periods.idle_view import IdleView, ProvisionalShare, view_idle
 from accounting.periods.months import find_account, find_period, no_account
 from accounting.periods.sealed import Sealed, read_sealed
 from accounting.periods.use import (
@@ -80,7 +82,7 @@ class StatementLine:
     use: Use | None
     """None: not measured."""
     reason: str | None = None
-    """Why a correction or an adjustment was made."""
+    """Why a correction, adjustment or distribution was made, or idle capacity stays where it is."""
     corrects_period: str | None = None
     """Of a correction: the closed month that it makes right, the day there, and what kind of line."""
     corrects_day: str | None = None
@@ -108,6 +110,8 @@ class Sums:
     unallocated_ppm_ms: int = 0
     """Card time without an allocation, where a policy prices it; not part of what closes the cards."""
     energy_mj: int = 0
+    handed_on_ppm_ms: int = 0
+    """Idle capacity that the policy handed on: a tenant's part, or what left the platform, below 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +153,8 @@ class Statement:
     coverage: Coverage
     use: Use | None
     unallocated: Sequence[UnallocatedUse]
+    idle_shares: Sequence[ProvisionalShare] = ()
+    """Idle capacity that would be handed on if the month closed now; in no sum."""
 
     @property
     def is_provisional(self) -> bool:
@@ -187,6 +193,7 @@ def sums_of(lines: Sequence[LedgerLine]) -> Sums:
             line.quantity for line in lines if line.kind == "unallocated" and line.unit == PPM_MS
         ),
         energy_mj=sum(line.quantity for line in lines if line.unit == MJ),
+        handed_on_ppm_ms=sum(line.quantity for line in lines if line.kind == DISTRIBUTION),
     )
 
 
@@ -228,7 +235,8 @@ def state_statement(
     rows = _rows(session, tenant, account, (starts_at_ms, ends_at_ms))
     lines = [line for line, _ in rows]
     uses = _uses(session, lines, account, (starts_at_ms, ends_at_ms), sealed)
-    stated = _stated(rows, account, uses, _months(session, lines))
+    idle = view_idle(session, account, month, period)
+    stated = _stated(rows, account, uses, _Beside(_months(session, lines), idle))
     amounts = [line.amount for line in lines if line.amount is not None]
     rounded = None if account.currency is None else round_statement(amounts, account.currency)
     return Statement(
@@ -250,6 +258,7 @@ def state_statement(
         coverage=_coverage(session, lines, (starts_at_ms, ends_at_ms), sealed),
         use=add_uses(line.use for line in stated),
         unallocated=_unallocated(session, tenant, account, (starts_at_ms, ends_at_ms), sealed),
+        idle_shares=idle.provisional(None if tenant is None else tenant.path) if sealed is None else (),
     )
 
 
@@ -327,11 +336,19 @@ def _months(session: Session, lines: Sequence[LedgerLine]) -> dict[int, str]:
     return {period_id: str(month_of(starts_at_ms, zone)) for period_id, starts_at_ms, zone in rows}
 
 
+@dataclass(frozen=True, slots=True)
+class _Beside:
+    """What lines refer to: the months that they correct (by period id), and idle capacity handed on."""
+
+    months: Mapping[int, str]
+    idle: IdleView
+
+
 def _stated(
     rows: Sequence[Row[LedgerLine, str]],
     account: BillingAccount,
     uses: Mapping[int, Use],
-    months: Mapping[int, str],
+    beside: _Beside,
 ) -> list[StatementLine]:
     rated = [line.amount for line, _ in rows if line.amount is not None]
     shown = iter(() if account.currency is None else round_statement(rated, account.currency).shown)
@@ -365,8 +382,8 @@ def _stated(
                 amount=line.amount,
                 shown=None if line.amount is None else next(shown),
                 use=uses.get(line.id),
-                reason=line.reason,
-                corrects_period=None if corrected is None else months[line.corrects_period_id or 0],
+                reason=beside.idle.note(line) if line.kind == "idle" else line.reason,
+                corrects_period=None if corrected is None else beside.months[line.corrects_period_id or 0],
                 corrects_day=(
                     None if corrected is None else local_date(corrected, account.time_zone).isoformat()
                 ),

@@ -93,6 +93,7 @@ def sums_document(sums: Sums) -> Document:
         "degraded_ppm_ms": sums.degraded_ppm_ms,
         "unallocated_ppm_ms": sums.unallocated_ppm_ms,
         "energy_mj": sums.energy_mj,
+        "handed_on_ppm_ms": sums.handed_on_ppm_ms,
         "own_card_hours": str(card_hours(sums.own_ppm_ms)),
         "discount_card_hours": str(card_hours(sums.discount_ppm_ms)),
         "charged_card_hours": str(card_hours(sums.charged_ppm_ms)),
@@ -138,6 +139,7 @@ def _line(line: StatementLine) -> Document:
         "price_version": line.price_version,
         "policy_version": line.policy_version,
         "discount_percent": money(line.discount_percent),
+        "reason": line.reason,
         "amount": money(line.amount),
         "shown": shown(line.shown),
         "use": use_document(line.use),
@@ -163,6 +165,18 @@ def statement_document(statement: Statement) -> Document:
         "amount": money(statement.amount),
         "totals": sums_document(statement.sums),
         "use": use_document(statement.use),
+        "idle_shares": [
+            {
+                "tenant": share.tenant,
+                "cluster": share.cluster,
+                "model": share.model,
+                "policy": share.policy,
+                "quantity_ppm_ms": share.quantity_ppm_ms,
+                "amount": money(share.amount),
+                "provisional": True,
+            }
+            for share in statement.idle_shares
+        ],
         "unallocated_use": [unallocated_document(one) for one in statement.unallocated],
         "reconciliation": {
             "own_ppm_ms": statement.sums.own_ppm_ms,

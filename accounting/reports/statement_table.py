@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from accounting.ledger.rounding import plain
 from accounting.periods.statement import Statement
+from accounting.reports.documents import money
 from accounting.reports.units import (
     amount_text,
     coverage_text,
@@ -74,6 +75,13 @@ def _footing(statement: Statement) -> list[str]:
         notes.append(f"of it degraded (worked while the device was down) {hours(sums.degraded_ppm_ms)}")
     if sums.unallocated_ppm_ms:
         notes.append(f"charged without an allocation {hours(sums.unallocated_ppm_ms)} card-hours")
+    if sums.handed_on_ppm_ms:
+        notes.append(f"idle capacity handed on {hours(sums.handed_on_ppm_ms)} card-hours")
+    for share in statement.idle_shares:
+        amount = "" if share.amount is None else f", {money(share.amount)} {statement.currency}"
+        part = f"{hours(share.quantity_ppm_ms)} card-hours of {share.model} in {share.cluster}{amount}"
+        notes.append(f"idle capacity to be handed on ({share.policy}), provisional, in no sum: {part}")
+    notes += sorted({line.reason for line in statement.lines if line.kind == "idle" and line.reason})
     if sums.energy_mj:
         notes.append(f"energy {kwh(sums.energy_mj)}")
     discounts = sorted({line.discount_percent for line in statement.lines if line.discount_percent})

@@ -77,6 +77,8 @@ def what(line: StatementLine) -> str:
         return "energy without an allocation" if line.kind == "unallocated" else "energy"
     if line.kind == "idle":
         return "idle capacity"
+    if line.kind == "distribution":
+        return "idle capacity handed on"
     pod = f"{line.namespace}/{line.pod} · {line.container}"
     return f"{pod}, without an allocation" if line.kind == "unallocated" else pod
 
