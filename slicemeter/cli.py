@@ -6,7 +6,9 @@ subcommand is known. Exit codes: 0 ok, 1 a finding, 2 bad input with one line on
 
 from __future__ import annotations
 
+import errno
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -53,9 +55,46 @@ def usage() -> str:
     )
 
 
+_UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF})
+_INTERRUPTED = 130
+"""What a shell reports for a program that Ctrl-C ended."""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a subcommand; returns the process's exit code."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    """Run a subcommand; returns the process's exit code.
+
+    Whatever becomes of stdout, the process ends with a code and at most one line: what is printed waits in
+    a buffer, so the last of it is written here and not by the interpreter as it ends.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A terminal or file of another encoding lacks some characters; that is no reason to fail.
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        code = _run(list(sys.argv[1:] if argv is None else argv))
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader (`head`) went away: that is its right, not our error.
+        _discard_stdout()
+        return 0
+    except OSError as error:
+        if error.filename is not None or error.errno not in _UNWRITABLE:
+            raise
+        _discard_stdout()
+        print(f"slicemeter: cannot write the output: {error.strerror}; send it elsewhere", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    return code
+
+
+def _discard_stdout() -> None:
+    """What still waits in the buffer has nowhere to go, and must not fail once more at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _run(arguments: Sequence[str]) -> int:
     if not arguments or arguments[0] in {"-h", "--help", "help"}:
         print(usage())
         return 0
@@ -78,9 +117,4 @@ def main(argv: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 2
-    try:
-        return int(module.main(arguments[1:]))
-    except BrokenPipeError:
-        # The reader (`head`) went away: that is its right, not our error.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    return int(module.main(arguments[1:]))

@@ -6,6 +6,7 @@ Invariant: what a user got wrong ends in exit code 2 and one line on stderr, nev
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 import time
@@ -48,12 +49,20 @@ def add_database_option(target: argparse.ArgumentParser) -> None:
     )
 
 
+def seconds(text: str) -> float:
+    """Read a number of seconds, as argparse wants it read: `nan` and `inf` are none."""
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is no number of seconds")
+    return value
+
+
 def add_grace_option(target: argparse.ArgumentParser) -> None:
     """Add `--grace-seconds`, which must be that of the service."""
     target.add_argument(
         "--grace-seconds",
         metavar="SECONDS",
-        type=float,
+        type=seconds,
         default=Settings().grace_ms / 1000,
         help="as given to serve: how long a slice is held after its latest confirmation when nobody saw it "
         "end; default: %(default)g",

@@ -15,7 +15,7 @@ from accounting.settings import Settings
 from accounting.store.database import Database
 from accounting.store.migrate import current_revision, require_current, upgrade
 from accounting.store.partitions import make_ahead
-from slicemeter.accounting.options import now_ms, parser
+from slicemeter.accounting.options import now_ms, parser, seconds
 
 DEFAULT_LISTEN = "127.0.0.1:8476"
 
@@ -33,14 +33,14 @@ def main(argv: Sequence[str]) -> int:
     made.add_argument(
         "--rate-interval",
         metavar="SECONDS",
-        type=float,
+        type=seconds,
         default=defaults.rate_interval_seconds,
         help="how often the open periods are rated; default: %(default)g",
     )
     made.add_argument(
         "--grace-seconds",
         metavar="SECONDS",
-        type=float,
+        type=seconds,
         default=defaults.grace_ms / 1000,
         help="how long a slice is held after its latest confirmation when nobody saw it end; at least three "
         "times the exporters' push interval; default: %(default)g",
