@@ -75,6 +75,9 @@ class Bookkeeping:
             self._reporter_token(cluster, "cluster")
         self.operator_token = self._token("--role", "operator", "--note", "demo")
         self._keep(self.operator_token_file, self.operator_token)
+        for cluster in self._scenario.clusters:
+            token = self._token("--role", "tenant", "--tenant", cluster.tenant_path, "--note", "demo")
+            self._keep(self.tenant_token_file(cluster), token)
         argv = [sys.executable, "-m", "slicemeter", "accounting", "serve", "--database", self._database]
         argv += ["--listen", self.target.url.removeprefix("http://"), "--grace-seconds", str(GRACE_S)]
         argv += ["--rate-interval", str(RATE_INTERVAL_S)]
@@ -90,9 +93,18 @@ class Bookkeeping:
         """The token that reads everything, for a person who wants to ask the API."""
         return self._folder / "operator.token"
 
+    def tenant_token_file(self, cluster: ClusterPlan) -> Path:
+        """The token that reads one tenant's part of the books, for a person who asks as that tenant."""
+        return self._folder / f"{cluster.tenant}.token"
+
     def tenant_token(self, cluster: ClusterPlan) -> str:
-        """A new token that reads one tenant's part of the books."""
-        return self._token("--role", "tenant", "--tenant", cluster.tenant_path)
+        """What is in a tenant's token file."""
+        return self.tenant_token_file(cluster).read_text("ascii").strip()
+
+    @property
+    def costs_url(self) -> str:
+        """What the newest month has cost so far, by tenant: of everybody, or of the one who asks."""
+        return f"{self.target.url}/api/v1/costs?period={self.periods()[-1]}&group_by=tenant"
 
     def text(self, path: str, token: str) -> str | None:
         """An answer of the API as it came, or None while there is none."""

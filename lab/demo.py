@@ -23,7 +23,7 @@ from rich.console import Console
 from lab.bookkeeping import Command
 from lab.checks.evidence import Evidence
 from lab.checks.gathering import gather
-from lab.checks.table import check_table
+from lab.checks.table import UNITS_LINE, check_table
 from lab.checks.verdict import judge
 from lab.footprint import Footprint, FootprintMeter
 from lab.live.costs import CostWatcher
@@ -37,6 +37,9 @@ REFRESH_S = 0.5
 COSTS_EVERY_S = 2.0
 LIVE_PAGES = 150
 """Pages kept of a target in the live demo: more than the mean's window."""
+
+CHECK_TAKES_S = 20
+"""About: the exporters send the rest, accounting rates it, and is asked everything."""
 
 PICTURE_BEFORE_END_S = 6
 FILE_WIDTH = 140
@@ -105,14 +108,27 @@ class _Demo:
 
     def play(self) -> int:
         stack, console = self._stack, self._console
+        ends_s = stack.scenario.ends_s
         console.print("starting three API servers, accounting and six exporters …", highlight=False)
+        if ends_s is not None:
+            console.print(
+                f"from then on the scenario takes {ends_s} s and the check some {CHECK_TAKES_S} s more",
+                highlight=False,
+            )
         stack.start()
-        costs = CostWatcher(stack.books, stack.scenario, self._folder / "statements", COSTS_EVERY_S)
+        costs = CostWatcher(
+            stack.books, stack.scenario, self._folder / "statements", stack.addresses, COSTS_EVERY_S
+        )
         costs.start()
-        hint = "plays once, then checks" if self._options.once else "Ctrl-C stops everything"
+        hint = "Ctrl-C stops everything"
+        if ends_s is not None:
+            hint += f"; ends at {ends_s // 60:02}:{ends_s % 60:02}, then checks"
         codes = [cluster.code for cluster in stack.scenario.clusters]
         try:
-            with Watch(console, codes, stack.album, [*stack.addresses, costs.address], hint) as watch:
+            addresses = [costs.address, *stack.addresses]
+            with Watch(
+                console, codes, stack.album, addresses=addresses, questions=costs.questions, hint=hint
+            ) as watch:
                 evidence = self._watch(watch, costs)
         finally:
             costs.stop()
@@ -148,6 +164,7 @@ class _Demo:
     def _judge(self, evidence: Evidence) -> int:
         checks = list(judge(evidence))
         self._console.print(check_table(checks))
+        self._console.print(UNITS_LINE, style="dim", highlight=False)
         off = [check for check in checks if not check.is_right]
         peak = self._meter.peak
         self._console.print(

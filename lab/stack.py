@@ -126,13 +126,12 @@ class Stack:
 
     @property
     def addresses(self) -> list[Address]:
-        """What a person may open."""
+        """What a person may open without a token."""
         pages = [Address(target.name, target.metrics_url) for target in self.exporter_targets]
         return [
             *pages,
             Address("accounting", self.books.target.metrics_url),
             Address("its API", f"{self.books.target.url}/api/v1/openapi.json"),
-            Address("API token", str(self.books.operator_token_file)),
         ]
 
     @property

@@ -24,7 +24,6 @@ PPM_MS_PER_CARD_SECOND = 10**9
 CARD_TIME_WITHIN_S = 1e-6
 """Each segment of each slice is rounded to a whole ppm·ms: a thousand of them are a millionth of a second."""
 
-AMOUNT_WITHIN = 1e-9
 SM_WITHIN_S = 0.2
 
 
@@ -44,8 +43,9 @@ def tenant_owes(evidence: Evidence, case: Case, code: str) -> Iterator[Check]:
     exact = _exact_amount(cluster)
     amounts = [statement["amount"] for statement in statements]
     known = None if not amounts or None in amounts else float(sum(Decimal(amount) for amount in amounts))
+    within = CARD_TIME_WITHIN_S / 3_600 * max(float(card.card_hour_price) for card in cluster.cards)
     yield case.near(
-        f"{cluster.tenant}: amount before rounding", exact, known, AMOUNT_WITHIN, evidence.scenario.currency
+        f"{cluster.tenant}: amount before rounding", exact, known, within, evidence.scenario.currency
     )
     if len(statements) == 1:
         # A run across midnight of the first has two statements, each rounded by itself.

@@ -10,6 +10,12 @@ from rich.text import Text
 
 from lab.checks.check import Check
 
+UNITS_LINE = (
+    "card-s: seconds of one whole card; 0.3 of a card for 10 s is 3 card-s. "
+    "ppm·ms: the ledger's whole number, a millionth of a card for a millisecond; 10⁹ of them are 1 card-s."
+)
+"""What stands below the table: its two units that are not everybody's."""
+
 
 def check_table(checks: Sequence[Check]) -> Table:
     """The table, cases in the order in which they come."""

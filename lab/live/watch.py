@@ -17,12 +17,14 @@ from rich.console import Console
 from rich.live import Live
 
 from lab.footprint import Footprint
+from lab.live.front_page import Question
 from lab.live.render import Screen, render
 from lab.live.view import Address, Costs, cluster_line, slice_rows
 from lab.pages import Album, Page
 
 PLAIN_TABLE_EVERY_S = 20
 _FONTS = re.compile(r"\s*@font-face \{.*?\}", re.DOTALL)
+PICTURE_WIDTH = 138
 ANY_HEIGHT = 1_000
 """A file has as many lines as one writes."""
 
@@ -34,17 +36,26 @@ class Watch:
         console: Where to show it.
         codes: The clusters, in order.
         album: The exporters' pages.
-        addresses: What one may open.
+        addresses: What one may open, the one to open first in front.
+        questions: What one may ask the API; the first is on the screen.
         hint: The last line: how to stop.
     """
 
     def __init__(
-        self, console: Console, codes: Sequence[str], album: Album, addresses: Sequence[Address], hint: str
+        self,
+        console: Console,
+        codes: Sequence[str],
+        album: Album,
+        *,
+        addresses: Sequence[Address],
+        questions: Sequence[Question],
+        hint: str,
     ) -> None:
         self._console = console
         self._codes = codes
         self._album = album
         self._addresses = addresses
+        self._questions = questions
         self._hint = hint
         self._live: Live | None = None
         self._last_step = ""
@@ -59,6 +70,8 @@ class Watch:
         else:
             for address in self._addresses:
                 self._say(f"{address.name}: {address.place}")
+            for question in self._questions:
+                self._say(f"ask {question.who}: {question.command}")
         return self
 
     def __exit__(
@@ -78,6 +91,7 @@ class Watch:
                 for code in self._codes
             ],
             addresses=self._addresses,
+            question=self._questions[0] if self._questions else None,
             peak=peak,
             hint=self._hint,
         )
@@ -98,12 +112,12 @@ class Watch:
         self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def picture(screen: Screen, width: int = 132) -> str:
+def picture(screen: Screen, width: int = PICTURE_WIDTH) -> str:
     """A screen as SVG, for documents; paths of this computer and fonts from elsewhere are left out."""
     pages = [address for address in screen.addresses if address.place.startswith("http")]
     with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
         console = Console(
             record=True, width=width, file=nowhere, force_terminal=True, color_system="truecolor"
         )
-        console.print(render(replace(screen, addresses=pages), (width, ANY_HEIGHT)))
+        console.print(render(replace(screen, addresses=pages, question=None), (width, ANY_HEIGHT)))
         return _FONTS.sub("", console.export_svg(title="slicemeter demo"))

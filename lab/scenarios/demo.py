@@ -5,6 +5,9 @@ and are replayed in 24 seconds; cluster C has NVML and region files and lives on
 figures are those of HAMi's own laboratories; what they must come to is computed in
 `lab/checks`, from this data alone.
 
+Prices are 600 times those of a card in a data centre (2.40, 0.80 and 0.40 EUR an hour): six seconds of
+the demo cost what an hour costs there, so that a slice of a minute is more than a cent.
+
 Two processes here hold nothing but a CUDA context, 100 MiB each, as `nvidia-smi` would show for a
 program that only initialised the card.
 """
@@ -41,7 +44,7 @@ A100 = Card(
     registered_model="NVIDIA A100-SXM4-80GB",
     nvml_model="NVIDIA A100-SXM4-80GB",
     memory_mib=81_920,
-    card_hour_price="2.40",
+    card_hour_price="1440.00",
 )
 L4_SHARED = Card(
     uuid=A100.uuid,
@@ -49,7 +52,7 @@ L4_SHARED = Card(
     nvml_model="NVIDIA L4",
     memory_mib=24_576,
     index=0,
-    card_hour_price="0.80",
+    card_hour_price="480.00",
 )
 L4_FREE = replace(L4_SHARED, uuid="GPU-00140000-0000-4000-8000-000000000002", index=1)
 T4 = Card(
@@ -58,7 +61,7 @@ T4 = Card(
     nvml_model="Tesla T4",
     memory_mib=15_360,
     driver_reserved_mib=256,
-    card_hour_price="0.40",
+    card_hour_price="240.00",
     idle_mw=17_000,
     busy_mw=53_000,
 )

@@ -27,17 +27,17 @@ def line(pod: str, charged_ms: int, amount: str, shown: str) -> Document:
 
 
 def statement_of_tenant_a() -> Document:
-    # 0.3 of a card for 970, 662 and 272 s, at 2.40 a card-hour: 0.194, 0.1324 and 0.0544.
+    # 0.3 of a card for 970, 662 and 272 s, at 1,440 a card-hour, 0.4 a second: 116.4, 79.44 and 32.64.
     return {
         "currency": "EUR",
         "lines": [
-            line("share-a", 291 * CARD_S, "0.194", "0.19"),
-            line("share-b", 1986 * CARD_S // 10, "0.1324", "0.13"),
-            line("share-c", 816 * CARD_S // 10, "0.0544", "0.05"),
+            line("share-a", 291 * CARD_S, "116.4", "116.40"),
+            line("share-b", 1986 * CARD_S // 10, "79.44", "79.44"),
+            line("share-c", 816 * CARD_S // 10, "32.64", "32.64"),
         ],
-        "rounding": "0.01",
-        "total": "0.38",
-        "amount": "0.3808",
+        "rounding": "0.00",
+        "total": "228.48",
+        "amount": "228.48",
         "totals": {"charged_ppm_ms": 5712 * CARD_S // 10},
     }
 
@@ -95,13 +95,13 @@ def test_a_true_statement_passes_in_card_time_in_money_and_in_cents() -> None:
     checks = list(books.tenant_owes(evidence(statement_of_tenant_a()), CASE, "lab-a"))
 
     assert off(checks) == []
-    assert [check.expected for check in checks] == ["571.20 card-s", "0.3808 EUR", "0.38 EUR"]
+    assert [check.expected for check in checks] == ["571.20 card-s", "228.48 EUR", "228.48 EUR"]
 
 
 def test_one_second_too_many_fails_and_so_does_a_cent() -> None:
     late = statement_of_tenant_a()
     late["totals"]["charged_ppm_ms"] += 3 * CARD_S // 10
-    dear = statement_of_tenant_a() | {"total": "0.39"}
+    dear = statement_of_tenant_a() | {"total": "228.49"}
 
     assert off(list(books.tenant_owes(evidence(late), CASE, "lab-a"))) == ["tenant-a: charged"]
     assert off(list(books.tenant_owes(evidence(dear), CASE, "lab-a"))) == ["tenant-a: statement"]
@@ -112,7 +112,7 @@ def test_a_statement_that_never_came_is_no_pass() -> None:
 
 
 def test_lines_that_do_not_add_up_are_found() -> None:
-    wrong = statement_of_tenant_a() | {"rounding": "0.00"}
+    wrong = statement_of_tenant_a() | {"rounding": "0.01"}
     figure = "statements whose lines and rounding are not the total"
 
     assert figure not in off(list(books.books_close(evidence(statement_of_tenant_a()), CASE)))

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from decimal import Decimal
+from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from lab.footprint import Footprint
+from lab.live.front_page import Question, StatementLink, front_page
 from lab.live.render import Screen, render
-from lab.live.view import Address, Cost, PodKey, cluster_line, slice_rows
+from lab.live.view import Address, ClusterLine, Cost, PodKey, SliceRow, cluster_line, slice_rows
 from lab.live.watch import picture
 from lab.pages import Page, parse_page
 
 SLICE = 'node="n",namespace="research",pod="held",container="cuda",device_uuid="GPU-1",tenant="research"'
 MOCK = 'node="n",namespace="team",pod="share-a",container="main",device_uuid="GPU-1",tenant="tenant-a"'
+
+QUESTION = Question("as the operator", Path("/tmp/x/operator.token"), "http://127.0.0.1:1/api?a=1&b=2")
 
 
 def measured(at_s: float, sm_seconds: float) -> Page:
@@ -78,7 +85,7 @@ def test_on_a_mock_node_nothing_is_used_and_nothing_is_zero() -> None:
 def test_the_screen_shows_tenant_pod_device_memory_sm_cost_and_addresses() -> None:
     key = PodKey("lab-c", "research", "held")
     rows = slice_rows(
-        "lab-c", [measured(0.0, 0.0), measured(10.0, 3.0)], {key: Cost(Decimal("0.0123"), "EUR")}
+        "lab-c", [measured(0.0, 0.0), measured(10.0, 3.0)], {key: Cost(Decimal("1234.5678"), "EUR")}
     )
     screen = Screen(
         elapsed_s=75,
@@ -86,14 +93,15 @@ def test_the_screen_shows_tenant_pod_device_memory_sm_cost_and_addresses() -> No
         rows=[*rows, *slice_rows("lab-a", [mock()], {})],
         clusters=[cluster_line("lab-c", measured(10.0, 3.0), None)],
         addresses=[Address("node lab-c", "http://127.0.0.1:9476/metrics")],
+        question=None,
         peak=Footprint(1_250_000_000, 1.5),
         hint="Ctrl-C stops everything",
     )
     text = shown(screen, 120, 60)
 
     for words in (
-        "01:15", "lab-c: held is bound", "research/held", "T4", "2,000 /  4,000", "84%", "30%", "0.0123 EUR",
-        "20,000 granted", "4,000 of 15,360 MiB, cores 0.30, slots 1/10", "http://127.0.0.1:9476",
+        "01:15", "lab-c: held is bound", "research/held", "T4", "2,000 /  4,000", "84%", "30%",
+        "1,234.57 EUR",        "20,000 granted", "4,000 of 15,360 MiB, cores 0.30, slots 1/10", "http://127.0.0.1:9476",
         "peak 1.25 GB of memory, 1.5 cores", "Ctrl-C stops everything",
     ):  # fmt: skip
         assert words in text
@@ -123,27 +131,109 @@ slicemeter_bypassing_pods{namespace="team",tenant="a",why="scheduler"} 1
     )
 
 
-def test_a_small_window_shows_fewer_things_and_each_of_them_whole() -> None:
-    key = PodKey("lab-c", "research", "held")
-    rows = slice_rows(
-        "lab-c", [measured(0.0, 0.0), measured(10.0, 3.0)], {key: Cost(Decimal("0.0123"), "EUR")}
-    )
-    screen = Screen(
+def full_screen() -> Screen:
+    """As many slices, cards and addresses as the demo has, with figures as long as they get."""
+    cost = Cost(Decimal("1234.5678"), "EUR")
+    names = ["a-1", "a-2", "a-3", "b-1", "b-2", *(f"small-{number}" for number in range(10))]
+    rows = [
+        SliceRow(
+            key=PodKey("lab", "research", name),
+            tenant="tenant-a" if name.startswith("a") else "tenant-b" if name.startswith("b") else "research",
+            device="A100-SXM4-80GB",
+            granted_mib=20_000,
+            used_mib=None if name.startswith("a") else 19_321,
+            limit_mib=20_000,
+            sm_now=1.0,
+            sm_mean=0.37,
+            cost=cost,
+        )
+        for name in names
+    ]
+    card = "A100-SXM4-80GB: 60,000 of 81,920 MiB, cores 0.90, slots 3/10"
+    notes = ("1 pod pending: CardInsufficientMemory", "1 can never fit", "1 past HAMi")
+    return Screen(
         elapsed_s=75,
         step="lab-c: held is bound",
-        rows=[*rows, *slice_rows("lab-a", [mock()], {})],
-        clusters=[],
-        addresses=[Address("node lab-c", "http://127.0.0.1:9476/metrics")],
-        peak=Footprint(),
+        rows=rows,
+        clusters=[ClusterLine(code, (card,), notes) for code in ("lab-a", "lab-b", "lab-c")],
+        addresses=[
+            Address("start here", "file:///tmp/slicemeter-demo-01234567/statements/index.html"),
+            *(Address(f"cluster lab-{n}", f"http://127.0.0.1:4000{n}/metrics") for n in range(8)),
+        ],
+        question=QUESTION,
+        peak=Footprint(1_250_000_000, 1.5),
         hint="Ctrl-C stops everything",
     )
 
-    text = shown(screen, 80, 24)
 
+SIZES = [(160, 50), (132, 60), (120, 50), (120, 30), (100, 30), (80, 50), (80, 24)]
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_in_every_usual_window_each_figure_is_whole_and_the_last_line_says_how_to_stop(
+    size: tuple[int, int],
+) -> None:
+    text = shown(full_screen(), *size)
+
+    lines = text.splitlines()
+    assert len(lines) <= size[1]
     assert "…" not in text
-    for words in ("held", "2,000 /  4,000", "84%", "30%", "0.0123 EUR", "– / 20,000", "a taller window"):
-        assert words in text
-    assert "http://" not in text
+    assert text.count("1,234.57 EUR") == 15
+    assert text.count("19,321 / 20,000") == 12
+    assert len(re.findall(r"100% +37%", text)) == 15
+    assert lines[-1].startswith("Ctrl-C stops everything")
+    assert "statements/index.html" in text
+
+
+@pytest.mark.parametrize("size", [(160, 50), (120, 60), (80, 60)], ids=str)
+def test_a_window_with_room_shows_clusters_beside_or_above_the_addresses(size: tuple[int, int]) -> None:
+    text = shown(full_screen(), *size)
+
+    assert text.count("60,000 of 81,920 MiB, cores 0.90, slots 3/10") == 3
+    assert text.count("/metrics") == 8
+    assert 'curl -H "Authorization: Bearer $(cat /tmp/x/operator.token)" \\\n' in text
+    assert "a larger window" not in text
+
+
+@pytest.mark.parametrize("lines", [4, 5, 12, 18])
+def test_a_window_that_is_too_low_says_how_many_slices_it_leaves_out(lines: int) -> None:
+    text = shown(full_screen(), 80, lines).splitlines()
+
+    left_out = 15 - sum("1,234.57 EUR" in line for line in text)
+    assert len(text) <= lines
+    assert f"{left_out} more slices" in text[-1]
+
+
+def test_a_window_that_is_too_narrow_for_the_devices_still_has_every_figure() -> None:
+    text = shown(full_screen(), 64, 24)
+
+    assert text.count("1,234.57 EUR") == 15
+    assert "A100" not in text
+
+
+def test_the_front_page_links_what_exists_and_names_no_token() -> None:
+    links = [
+        StatementLink("tenant-a", "acme", "one <A100>", "228.48 EUR", "tenant-a.html"),
+        StatementLink("tenant-b", "globex", "two L4", None, "tenant-b.html"),
+    ]
+    page = front_page(links, [QUESTION], [Address("accounting", "http://127.0.0.1:1/metrics")])
+
+    assert re.findall(r'href="([^"]+)"', page) == ["tenant-a.html", "http://127.0.0.1:1/metrics"]
+    assert "228.48 EUR" in page
+    assert "one &lt;A100&gt;" in page
+    assert "$(cat /tmp/x/operator.token)" in page
+    assert "no statement yet" in page
+
+
+def test_a_question_is_one_shell_command_whatever_its_paths_are_called() -> None:
+    question = Question("as a", Path("/tmp/my demo/a.token"), "http://127.0.0.1:1/api?a=1&b=2")
+
+    for text in (question.command, question.text):
+        words = shlex.split(text.replace("\\\n", ""))
+        assert words[:2] == ["curl", "-H"]
+        assert words[-1] == "http://127.0.0.1:1/api?a=1&b=2"
+        assert "$(cat '/tmp/my demo/a.token')" in text
+    assert "\n" not in question.command
 
 
 def test_a_picture_names_no_path_of_this_computer() -> None:
@@ -151,7 +241,7 @@ def test_a_picture_names_no_path_of_this_computer() -> None:
         Address("API token", "/tmp/x/operator.token"),
         Address("accounting", "http://127.0.0.1:1/metrics"),
     ]
-    screen = Screen(5, "", [], [], addresses, Footprint(), "")
+    screen = Screen(5, "", [], [], addresses, QUESTION, Footprint(), "")
 
     svg = picture(screen)
 
