@@ -1,5 +1,6 @@
 """Every error as RFC 9457 `application/problem+json`, with nothing in it that the asker did not send.
 
+A database that is full, locked or away is foreseen: 503 and one line of the log for each request.
 Invariant: an unforeseen exception answers 500 with a fixed text; its traceback goes to the log only.
 """
 
@@ -12,6 +13,7 @@ from http import HTTPStatus
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException
 
 from accounting.errors import AccountingError, ConflictError, NotFoundError
@@ -50,6 +52,13 @@ async def _accounting_error(_request: Request, error: Exception) -> JSONResponse
     return _answer(status, str(error))
 
 
+async def _store_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, OperationalError)
+    reason = " ".join(str(error.orig).split())
+    _log.error("%s %s failed, the database cannot be used: %s", request.method, request.url.path, reason)
+    return _answer(503, "the database cannot be used now; try again later")
+
+
 async def _unforeseen_error(request: Request, error: Exception) -> JSONResponse:
     _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
     return _answer(500, "the service failed; its log says why")
@@ -61,6 +70,7 @@ def install(app: FastAPI) -> None:
         HTTPException: _http_error,
         RequestValidationError: _validation_error,
         AccountingError: _accounting_error,
+        OperationalError: _store_error,
         Exception: _unforeseen_error,
     }
     for kind, handler in handlers.items():

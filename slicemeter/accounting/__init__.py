@@ -59,8 +59,17 @@ def main(argv: Sequence[str]) -> int:
         )
         return 2
     module = importlib.import_module(f"slicemeter.accounting.{name}")
+    database_errors = importlib.import_module("sqlalchemy.exc")
     try:
         return int(module.main(rest))
     except AccountingError as error:
         print(f"slicemeter accounting {name}: {error}", file=sys.stderr)
+        return 2
+    except database_errors.OperationalError as error:
+        reason = " ".join(str(error.orig).split())
+        print(
+            f"slicemeter accounting {name}: the database failed: {reason}; nothing of the last step was "
+            "kept, run it again when the database can be written",
+            file=sys.stderr,
+        )
         return 2

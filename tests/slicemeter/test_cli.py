@@ -78,6 +78,19 @@ def test_what_is_no_number_of_seconds_is_exit_2_and_one_line(
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
+def test_books_that_cannot_be_written_are_exit_2_and_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "books.sqlite"
+    assert main(["accounting", "migrate", "--database", f"sqlite:///{file}"]) == 0
+    capsys.readouterr()
+    read_only = f"sqlite:///file:{file}?mode=ro&uri=true"
+    for command in (("token", "create", "--role", "operator"), ("rate",)):
+        assert main(["accounting", *command, "--database", read_only]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert "readonly" in line
+
+
 def test_ctrl_c_ends_a_command_without_a_traceback(tmp_path: Path) -> None:
     waiting = tmp_path / "fifo"
     os.mkfifo(waiting)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import event, select
 
 from accounting.api.batches import MAX_BODY_BYTES, MAX_LINES_BYTES
 from accounting.store.models import Cluster, ExporterSource, PresenceReport
@@ -274,6 +274,30 @@ def test_a_connection_that_breaks_in_the_middle_of_a_body_costs_no_line_of_the_l
     assert [record for record in caplog.records if record.levelno > logging.INFO] == []
     with api.database.reading() as session:
         assert session.scalars(select(ExporterSource.epoch)).all() == []
+
+
+def test_a_full_disk_is_503_and_one_line_of_the_log_and_loses_nothing(
+    api: Api, database_kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    if database_kind != "sqlite":
+        pytest.skip("a full disk is feigned by a limit of SQLite's")
+    token = api.token("reporter", cluster="a")
+    lines = b"\n".join(presence(device_uuid=f"GPU-{number}", model="m" * 200) for number in range(1_000))
+    api.database.close()
+
+    def fill(connection: Any, _entry: object) -> None:
+        connection.execute("PRAGMA max_page_count = 1")
+
+    event.listen(api.database.engine, "connect", fill)
+    response = api.post_facts(lines, token=token)
+    assert response.status_code == 503
+    problem(response)
+    (record,) = (record for record in caplog.records if record.levelno >= logging.WARNING)
+    assert "full" in record.getMessage()
+    assert record.exc_info is None
+    event.remove(api.database.engine, "connect", fill)
+    api.database.close()
+    assert api.post_facts(lines, token=token).json()["stored"] == 1_000
 
 
 def test_an_empty_batch_is_good_and_shows_that_the_exporter_lives(api: Api) -> None:
