@@ -10,7 +10,7 @@ import socket
 import threading
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.hami.errors import CACHE_REASONS, CacheContentError, CacheError, CacheOpenError
@@ -97,7 +97,6 @@ def test_any_short_bytes_give_a_value_or_a_typed_error(data: bytes) -> None:
     assert isinstance(found, NotReady) if len(data) < 12 else found == "unknown_size"
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     layout=st.sampled_from(LAYOUTS),
     seed=st.integers(min_value=0, max_value=2**32),
@@ -124,7 +123,6 @@ def test_noise_of_a_known_size_gives_a_value_or_a_typed_error(
         assert is_sane(found)
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     flips=st.lists(
         st.tuples(

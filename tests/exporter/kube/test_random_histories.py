@@ -126,7 +126,7 @@ def await_equal(condition: Callable[[], bool], pause: threading.Event) -> bool:
     return any(condition() or pause.wait(0.002) for _ in range(10_000)) and condition()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(STEPS, st.integers(0, 2**32), st.sampled_from(["status", "event"]))
 def test_after_any_changes_and_faults_the_view_equals_the_store(
     steps: list[Step], seed: int, gone_as: str
