@@ -23,6 +23,7 @@ from contract.facts import (
 )
 
 MAX_LINE_BYTES = 16_384
+_MAX_SHOWN = 200
 
 _TYPES = frozenset(
     str(kind.__struct_config__.tag)
@@ -92,12 +93,20 @@ def _unreadable(text: bytes, error: Exception) -> Refusal:
     try:
         head = _head_decoder.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return Refusal("malformed", str(error))
+        return Refusal("malformed", _shown(str(error)))
     if head.schema != SCHEMA:
         return Refusal("unknown_schema", f"schema {head.schema}; this server knows {SCHEMA}")
     if head.type not in _TYPES:
-        return Refusal("unknown_type", f'type "{head.type[:40]}"; known are {", ".join(sorted(_TYPES))}')
-    return Refusal("malformed", str(error))
+        return Refusal(
+            "unknown_type", f'type "{_shown(head.type[:40])}"; known are {", ".join(sorted(_TYPES))}'
+        )
+    return Refusal("malformed", _shown(str(error)))
+
+
+def _shown(text: str) -> str:
+    """What a sender wrote, fit for a log and for a database that takes no NUL."""
+    printable = text if text.isprintable() else ascii(text)[1:-1]
+    return printable if len(printable) <= _MAX_SHOWN else f"{printable[:_MAX_SHOWN]}…"
 
 
 def _out_of_scope(fact: Fact, scope: Scope) -> Refusal | None:

@@ -300,6 +300,24 @@ def test_a_full_disk_is_503_and_one_line_of_the_log_and_loses_nothing(
     assert api.post_facts(lines, token=token).json()["stored"] == 1_000
 
 
+@pytest.mark.parametrize(
+    "text", ["\x00", "\x1b[2J", "a\nforged line", "\u202e", "x" * 15_000, "\x00" * 2_500]
+)
+def test_why_a_line_was_rejected_is_short_and_printable_whatever_stood_in_it(api: Api, text: str) -> None:
+    token = api.token("reporter", cluster="a")
+    lines = [presence(**{name: text}) for name in ("type", "state", "witness", "schema", "cluster", "model")]
+    lines += [json.dumps({text: 1}).encode(), json.dumps({"type": "presence", text: text}).encode()]
+    answer = api.post_facts(b"\n".join(lines), token=token)
+    assert answer.status_code == 200, answer.text
+    rejected = answer.json()["rejected"]
+    assert len(rejected) == len(lines)
+    for one in rejected:
+        assert one["detail"].isprintable()
+        assert len(one["detail"]) < 400
+    again = api.post_facts(b"\n".join(lines), token=token)
+    assert again.json()["rejected"] == rejected
+
+
 def test_an_empty_batch_is_good_and_shows_that_the_exporter_lives(api: Api) -> None:
     response = api.post_facts(b"\n", token=api.token("reporter", cluster="a"))
     assert response.json() == {"stored": 0, "duplicate": 0, "rejected": []}
