@@ -209,12 +209,7 @@ class _Role:
         return Sender("cluster", self._store.epoch, uid)
 
     def _restored(self) -> ClusterState | None:
-        if self._store is None or self._store.restored is None:
-            return None
-        state = decode_state(self._store.restored)
-        if state is None:
-            self._store.discard_restored()
-        return state
+        return None if self._store is None else self._store.resumed(decode_state)
 
 
 def _open_store(settings: ClusterSettings, metrics: DeliveryMetrics) -> StateFile:

@@ -14,11 +14,11 @@ import logging
 import sqlite3
 import threading
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -26,6 +26,9 @@ from contract.facts import AllocationFact, Fact, NodeStateFact, PresenceFact, ca
 from contract.ids import EpochId, new_epoch
 from exporter.delivery import statefile
 from exporter.delivery.metrics import DeliveryMetrics
+
+S = TypeVar("S")
+"""A role's own state."""
 
 RestartReason: TypeAlias = Literal["first_start", "new_boot", "state_damaged"]
 
@@ -142,12 +145,20 @@ class StateFile:
             state._commit_rows(None, state._rows(stored.rescued))
         return state
 
-    def discard_restored(self) -> None:
-        """The role cannot read `restored`: counters begin at 0 after all."""
-        self.restored = None
-        self.previous_epoch = None
-        self.restart_reason = "state_damaged"
-        self._metrics.restarted("state_damaged")
+    def resumed(self, decode: Callable[[bytes], S | None]) -> S | None:
+        """The last run's state as the role reads it; None if counters begin at 0.
+
+        Args:
+            decode: Reads `restored`; where it cannot (None), counters begin at 0 after all.
+        """
+        if self.restored is None:
+            return None
+        state = decode(self.restored)
+        if state is None:
+            self.restored = self.previous_epoch = None
+            self.restart_reason = "state_damaged"
+            self._metrics.restarted("state_damaged")
+        return state
 
     def commit(self, counters: bytes, facts: Sequence[Fact]) -> bool:
         """Write the tick's counters and new facts in one transaction.

@@ -264,12 +264,7 @@ class _Role:
         )
 
     def _restored(self) -> NodeState | None:
-        if self._store is None or self._store.restored is None:
-            return None
-        state = unpack(self._store.restored)
-        if state is None:
-            self._store.discard_restored()
-        return state
+        return None if self._store is None else self._store.resumed(unpack)
 
 
 def _open_store(settings: NodeSettings, metrics: DeliveryMetrics) -> StateFile:

@@ -101,7 +101,7 @@ def test_another_boot_starts_counters_again_and_keeps_facts(
 def test_counters_that_the_role_cannot_read_count_as_damaged(reopen: Open, count: Count) -> None:
     reopen().commit(b"of another version", [])
     state = reopen()
-    state.discard_restored()
+    assert state.resumed(lambda _: None) is None
     assert (state.restored, state.restart_reason) == (None, "state_damaged")
     assert count("counters_restarted_total", why="state_damaged") == 1
 
