@@ -65,6 +65,18 @@ def tenant_is_visible(viewer: Viewer) -> ColumnElement[bool]:
     return is_at_or_below(viewer.tenant_path)
 
 
+def path_is_visible(viewer: Viewer, path: str) -> bool:
+    """Whether a viewer may see a tenant by its path, also one that is in no table."""
+    if viewer.sees_everything:
+        return True
+    return viewer.role == "tenant" and bool(viewer.tenant_path) and is_below(path, viewer.tenant_path or "")
+
+
+def is_below(path: str, root: str) -> bool:
+    """Whether a path is a root, or lies below it."""
+    return path == root or path.startswith(f"{root}/")
+
+
 def only_visible(statement: Select[*Columns], viewer: Viewer) -> Select[*Columns]:
     """Narrow a query that selects from, or joins, `Tenant` to what the viewer may see."""
     return statement.where(tenant_is_visible(viewer))

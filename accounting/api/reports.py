@@ -12,6 +12,7 @@ from accounting.reports.allocations import allocations_document, list_allocation
 from accounting.reports.capacity import capacity_document, report_capacity
 from accounting.reports.cost import GroupBy, cost_document, report_cost
 from accounting.reports.documents import Document, encode
+from accounting.reports.stranded import report_stranded, stranded_document
 from accounting.reports.usage import report_usage, usage_document
 
 router = APIRouter(prefix="/api/v1", tags=["reports"])
@@ -53,6 +54,19 @@ def capacity(
     """Device hours: charged + idle + down = present."""
     with service.database.reading() as session:
         return answer(capacity_document(report_capacity(session, window, cluster=cluster), page))
+
+
+@router.get("/capacity/stranded")
+def stranded(
+    *,
+    service: InService,
+    viewer: Operator,  # noqa: ARG001 - asking is what keeps tenants out
+    window: Window,
+    cluster: Annotated[str | None, Query()] = None,
+) -> Response:
+    """Free memory and cores by device: where another slice would fit although a card is sold."""
+    with service.database.reading() as session:
+        return answer(stranded_document(report_stranded(session, window, cluster=cluster)))
 
 
 @router.get("/allocations")

@@ -76,7 +76,15 @@ def share_units(grant: Grant, capacity_mib: int, model: str = "", policy: Policy
     memory = grant.mem_mib * CORE_PERCENT_OF_CARD * of_card
     if policy == "memory":
         return min(whole, memory)
-    return min(whole, max(memory, grant.core_percent * capacity_mib * of_card))
+    return min(whole, max(memory, core_units(grant, capacity_mib, model)))
+
+
+def core_units(grant: Grant, capacity_mib: int, model: str = "") -> int:
+    """A slice's part of the card's cores, in the units of `card_units`; for planning, no policy bills it."""
+    if grant.mig_slices:
+        return share_units(grant, capacity_mib, model)
+    cores = grant.core_percent * capacity_mib * mig_slices_of_card(model)
+    return min(card_units(capacity_mib, model), cores)
 
 
 def divide(length_ms: int, units: Sequence[int], whole: int) -> Division:

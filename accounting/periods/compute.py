@@ -55,6 +55,8 @@ class Computed:
     energy: Mapping[int, EnergyHour]
     """Hours whose energy was reported."""
     lines: Sequence[Line]
+    bypassing: frozenset[str]
+    """Tenant keys of pods that used the card without an allocation."""
 
 
 def read_rulebook(session: Session, known: Known | None = None) -> Rulebook:
@@ -121,6 +123,8 @@ class Swept:
     segments: Sequence[Segment]
     energy: Mapping[int, EnergyHour]
     lines: Lines
+    bypassing: frozenset[str]
+    """Tenant keys of pods that used the card without an allocation."""
 
 
 def sweep_lines(
@@ -151,8 +155,10 @@ def sweep_lines(
     segments = card.sweep(whole, cuts=cuts, policies=rulebook.policies.share_spans())
     lines = Lines(card, books, trail)
     lines.add(segments)
-    energy = EnergyBooks(lines, cuts).add(segments, read_energy(session, key, whole))
-    return Swept(card, segments, energy, lines)
+    facts = read_energy(session, key, whole)
+    energy = EnergyBooks(lines, cuts).add(segments, facts)
+    bypassing = frozenset(use.tenant_key for hour in facts.values() for use in hour.unallocated)
+    return Swept(card, segments, energy, lines, bypassing)
 
 
 def compute(
@@ -183,4 +189,5 @@ def compute(
             for line_key, line in sorted(swept.lines.lines.items(), key=lambda item: item[0])
             if days[line_key.account][0] <= line_key.day_ms < days[line_key.account][1]
         ],
+        bypassing=swept.bypassing,
     )

@@ -20,7 +20,7 @@ from uuid import UUID
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from accounting.access.viewer import Viewer, is_at_or_below, only_visible
+from accounting.access.viewer import Viewer, is_at_or_below, only_visible, path_is_visible
 from accounting.errors import InvalidError, NotFoundError
 from accounting.ledger.calendar import day_bounds_ms, midnight_ms
 from accounting.ledger.intervals import Interval
@@ -286,7 +286,7 @@ class _Explainer:
             tenant = self._tenant(day, one)
             if str(one.allocation_id) == mine:
                 share = _share(one, segment, entry)
-            elif self._may_see(tenant):
+            elif path_is_visible(self.viewer, tenant):
                 allocation = one.allocation
                 pod = (allocation.namespace, allocation.pod, allocation.slice_key.container)
                 named.append(Neighbour(tenant, *pod, part.charged_ppm_ms))
@@ -297,12 +297,6 @@ class _Explainer:
 
     def _tenant(self, day: _Day, one: HeldSlice) -> str:
         return leaf_path(day.swept.lines.books.account.code, one.allocation.tenant_key)
-
-    def _may_see(self, path: str) -> bool:
-        root = self.viewer.tenant_path
-        if self.viewer.sees_everything:
-            return True
-        return bool(root) and f"{path}/".startswith(f"{root}/")
 
     def _holder(self, day: _Day, entry: Entry) -> str:
         """The container that drew energy on one of its tenant's lines."""

@@ -109,6 +109,9 @@ def rate_card(session: Session, key: DeviceKey) -> list[Computed]:
     rated = []
     for run in runs:
         computed = compute(session, key, run, rulebook, as_of_ms=as_of_ms, grace_ms=grace_ms)
+        for tenant_key in sorted(computed.bypassing):
+            # It may have no line, and is asked about all the same.
+            tenants.leaf(rulebook.books[key.cluster].account.code, tenant_key)
         _replace_hours(session, computed)
         _replace_energy(session, computed)
         _replace_lines(session, computed, rulebook, tenants, periods)

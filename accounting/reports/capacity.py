@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import select
@@ -14,7 +14,7 @@ from accounting.periods.statement import Coverage, rated_as_of_ms
 from accounting.reports.documents import Document, coverage_document, instant
 from accounting.reports.paging import EVERYTHING, Asked, Key, page_of
 from accounting.reports.usage import CardSums, card_sums_document
-from accounting.store.models import DeviceHour
+from accounting.store.models import DeviceEnergy, DeviceHour
 from contract.units import PPM
 
 
@@ -26,6 +26,8 @@ class CapacityReport:
     as_of_ms: int | None
     rows: Sequence[DeviceHour]
     sums: CardSums
+    energy: Mapping[Key, DeviceEnergy]
+    """Of the hours whose energy was reported."""
 
 
 def report_capacity(session: Session, window: Interval, *, cluster: str | None = None) -> CapacityReport:
@@ -35,7 +37,11 @@ def report_capacity(session: Session, window: Interval, *, cluster: str | None =
         where.append(DeviceHour.cluster == cluster)
     order = (DeviceHour.cluster, DeviceHour.hour_ms, DeviceHour.node_uid, DeviceHour.device_uuid)
     rows = session.scalars(select(DeviceHour).where(*where).order_by(*order)).all()
-    return CapacityReport(window, rated_as_of_ms(session), rows, sums_of_hours(rows))
+    of_energy = [DeviceEnergy.hour_ms >= window[0], DeviceEnergy.hour_ms < window[1]]
+    if cluster is not None:
+        of_energy.append(DeviceEnergy.cluster == cluster)
+    energy = {_key(row): row for row in session.scalars(select(DeviceEnergy).where(*of_energy))}
+    return CapacityReport(window, rated_as_of_ms(session), rows, sums_of_hours(rows), energy)
 
 
 def sums_of_hours(rows: Sequence[DeviceHour]) -> CardSums:
@@ -49,7 +55,24 @@ def sums_of_hours(rows: Sequence[DeviceHour]) -> CardSums:
     )
 
 
-def _key(row: DeviceHour) -> Key:
+_ENERGY = (
+    "energy_mj",
+    "active_mj",
+    "unallocated_mj",
+    "unattributed_mj",
+    "idle_mj",
+    "idle_held_mj",
+    "residual_mj",
+)
+
+
+def _energy_sums(energy: Iterable[DeviceEnergy]) -> Document | None:
+    """Where energy went; null: not measured. What no report explains is the residual, of either sign."""
+    rows = list(energy)
+    return {name: sum(getattr(row, name) for row in rows) for name in _ENERGY} if rows else None
+
+
+def _key(row: DeviceHour | DeviceEnergy) -> Key:
     return row.cluster, row.hour_ms, row.node_uid, row.device_uuid
 
 
@@ -75,11 +98,13 @@ def capacity_document(report: CapacityReport, asked: Asked = EVERYTHING) -> Docu
                 "idle_ppm_ms": row.idle_ppm_ms,
                 "down_ppm_ms": row.down_ppm_ms,
                 "confirmed_ms": row.confirmed_ms,
+                "energy": _energy_sums([report.energy[_key(row)]] if _key(row) in report.energy else ()),
             }
             for row in page.rows
         ],
         "next": page.next,
         "totals": card_sums_document(sums),
+        "energy": _energy_sums(report.energy.values()),
         "reconciliation": {
             **card_sums_document(sums),
             "unexplained_ppm_ms": unexplained,

@@ -13,15 +13,15 @@ from uuid import UUID
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from accounting.access.viewer import Viewer
+from accounting.access.viewer import Viewer, path_is_visible
 from accounting.ledger.calendar import at_text
 from accounting.ledger.intervals import Interval, overlaps
 from accounting.ledger.sweep import Segment
 from accounting.periods.card import Card, HeldSlice, devices_held_or_present, read_card
 from accounting.periods.compute import Rulebook, cuts_of, read_rulebook
 from accounting.periods.statement import rated_as_of_ms, rated_grace_ms
-from accounting.periods.use import SliceUses, Use, add_uses
-from accounting.reports.documents import Document, instant, use_document
+from accounting.periods.use import SliceUses, UnallocatedUse, Use, add_uses, unallocated_uses
+from accounting.reports.documents import Document, instant, unallocated_document, use_document
 from accounting.reports.paging import EVERYTHING, Asked, Key, page_of
 from accounting.store.models import Cluster
 from accounting.tenants.tree import leaf_path, list_tenants
@@ -76,6 +76,8 @@ class UsageReport:
     rows: Sequence[SliceRow]
     cards: CardSums | None
     """None for a viewer that may not see whole cards."""
+    unallocated: Sequence[UnallocatedUse] = ()
+    """Use by pods that held no allocation, of the viewer's tenants."""
 
 
 def report_usage(session: Session, viewer: Viewer, window: Interval) -> UsageReport:
@@ -108,7 +110,13 @@ def report_usage(session: Session, viewer: Viewer, window: Interval) -> UsageRep
         )
         for one in sorted(found, key=lambda one: (one.slice.held.from_ms, one.slice.allocation.slice_key))
     ]
-    return UsageReport(window, as_of_ms, rows, _card_sums(segments) if viewer.sees_everything else None)
+    cards = _card_sums(segments) if viewer.sees_everything else None
+    unallocated = [
+        one
+        for one in unallocated_uses(session, sorted(accounts), window)
+        if path_is_visible(viewer, leaf_path(accounts[one.cluster], one.tenant_key))
+    ]
+    return UsageReport(window, as_of_ms, rows, cards, unallocated)
 
 
 @dataclass(slots=True)
@@ -218,6 +226,7 @@ def usage_document(report: UsageReport, asked: Asked = EVERYTHING) -> Document:
             "charged_ppm_ms": charged,
             "use": use_document(add_uses(row.use for row in rows)),
         },
+        "unallocated_use": [unallocated_document(one) for one in report.unallocated],
         "reconciliation": {
             "own_ppm_ms": own,
             "discount_ppm_ms": own - charged,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from accounting.access.viewer import COMMAND_LINE
-from accounting.reports.units import hours, peak_text, sm_ratio_text
+from accounting.reports.units import hours, peak_text, sm_ratio_text, sm_text
 from accounting.reports.usage import report_usage, usage_document
 from slicemeter.accounting.options import (
     now_ms,
@@ -45,6 +45,12 @@ def main(argv: Sequence[str]) -> int:
     ]
     headings = ["TENANT", "POD", "CONTAINER", "MODEL", "HELD H", "OWN", "CARD-HOURS", "MEAN SM", "PEAK"]
     print_table(headings, rows)
+    for one in report.unallocated:
+        pod = f"{one.namespace}/{one.pod} · {one.container}"
+        print(
+            f"without an allocation: {pod} of {one.tenant_key or 'nobody'} "
+            f"on {one.cluster}/{one.device_uuid}, {sm_text(one.use)} SM hours, peak {peak_text(one.use)}"
+        )
     if report.cards is not None:
         cards = report.cards
         print(

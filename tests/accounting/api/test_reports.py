@@ -27,6 +27,7 @@ from contract.facts import (
     SliceUsageFact,
     canonical_bytes,
 )
+from tests.accounting.periods.test_energy_lines import board, bypassing
 
 if TYPE_CHECKING:
     from tests.accounting.api.conftest import Api
@@ -319,6 +320,43 @@ def test_a_quote_is_for_the_askers_own_tenant_and_an_upper_bound(books: Api) -> 
     for wrong in ("hours=0", "hours=ten", "hours=NaN", "hours=1&mig=huge"):
         refused = "/api/v1/quote?model=Tesla%20T4&mem_mib=3840&" + wrong
         assert books.request("GET", refused, token=token).status_code == 422, wrong
+
+
+def test_stranded_capacity_is_for_operators_and_says_what_is_free_of_both(books: Api) -> None:
+    path = "/api/v1/capacity/stranded?from=2026-10-01T10:00:00Z&to=2026-10-01T12:00:00Z"
+    report = books.request("GET", path, token=books.token("operator")).json()
+    # Cluster a: cores 1.6 of 1, memory untouched. Cluster b: cores 0.8; 0.2 × 2 h are free of both.
+    stranded = [(row["cluster"], row["memory_free_ppm_ms"], row["stranded_ppm_ms"]) for row in report["rows"]]
+    assert stranded == [("a", 2 * CARD_HOUR, 0), ("b", 2 * CARD_HOUR, CARD_HOUR * 4 // 10)]
+    assert report["totals"]["stranded_card_hours"] == "0.400000"
+    refused = books.request("GET", path, token=books.token("tenant", tenant_path="acme/tenant-a"))
+    assert refused.status_code == 403
+
+
+def test_unallocated_use_is_listed_for_its_tenant_alone_and_energy_beside_capacity(
+    books: Api, at: At
+) -> None:
+    start, noon = at("10:00"), at("12:00")
+    told: list[Fact] = [
+        bypassing(start, cluster="a", tenant_key="tenant-a", energy_active_mj=7),
+        board(start, cluster="a", energy_mj=10, energy_idle_mj=2),
+    ]
+    lines = read_lines(b"\n".join(map(canonical_bytes, told)), Scope("a"), now_ms=noon)
+    with books.database.writing() as session:
+        assert not ingest(session, lines, cluster="a", now_ms=noon).rejected
+    rate(books.database, as_of_ms=noon, grace_ms=900_000)
+    window = "from=2026-10-01T10:00:00Z&to=2026-10-01T12:00:00Z"
+    seen = {}
+    for letter in "ab":
+        token = books.token("tenant", tenant_path=f"acme/tenant-{letter}")
+        found = books.request("GET", f"/api/v1/usage?{window}", token=token).json()["unallocated_use"]
+        seen[letter] = [one["pod"] for one in found]
+    assert seen == {"a": ["sneaky"], "b": []}
+    capacity = books.request("GET", f"/api/v1/capacity?{window}", token=books.token("operator")).json()
+    assert capacity["energy"] == {
+        "energy_mj": 10, "active_mj": 0, "unallocated_mj": 7, "unattributed_mj": 0,
+        "idle_mj": 2, "idle_held_mj": 0, "residual_mj": 1,
+    }  # fmt: skip
 
 
 def test_policies_are_shown_to_every_reader(books: Api) -> None:

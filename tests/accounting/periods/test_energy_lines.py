@@ -206,6 +206,12 @@ def test_unallocated_use_costs_nothing_unless_a_policy_prices_it(
     ledger.send(an_hour(at, allocation, presence, slice_usage), now_ms=at("12:00"))
     ledger.rate(at("12:00"))
     assert [path for path, _ in ledger.lines() if path == "acme/y"] == []
+    listed = ledger.statement("y")
+    assert (listed.lines, listed.total, [one.pod for one in listed.unallocated]) == (
+        [],
+        Decimal(0),
+        ["sneaky"],
+    )
     priced = policy(ledger, "unallocated", "price")
     ledger.rate(at("12:00"))
     # Half the card's memory for an hour outweighs a quarter of its SM time: 0.5 × 2.00.
