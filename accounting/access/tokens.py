@@ -22,6 +22,7 @@ from accounting.store.models import ApiToken, Cluster
 
 MAX_LIFE_MS = 3_650 * 86_400_000
 
+_MAX_TEXT = 253
 _TOKEN = re.compile(r"smt_([0-9a-f]{12})_([0-9a-f]{64})")
 
 
@@ -32,6 +33,11 @@ class TokenRefusedError(InvalidError):
 def new_token() -> str:
     """A random token."""
     return f"smt_{secrets.token_hex(6)}_{secrets.token_hex(32)}"
+
+
+def _is_plain(text: str) -> bool:
+    """Whether a column can hold it and a terminal show it."""
+    return len(text) <= _MAX_TEXT and text.isprintable()
 
 
 def _sha256(token: str) -> str:
@@ -76,6 +82,10 @@ def create_token(
         raise InvalidError("a tenant's token needs a tenant (--tenant PATH), and no other role has one")
     if node_uid is not None and role != "reporter":
         raise InvalidError("only a reporter's token is bound to a node (--node-uid)")
+    if node_uid is not None and not (node_uid.strip() and _is_plain(node_uid)):
+        raise InvalidError("a node's UID is not empty (--node-uid); kubectl shows it as metadata.uid")
+    if not _is_plain(note):
+        raise InvalidError(f"a token's note has at most {_MAX_TEXT} printable characters (--note)")
     if expires_at_ms is not None and not now_ms < expires_at_ms <= now_ms + MAX_LIFE_MS:
         raise InvalidError("a token expires within ten years from now (--days 1 to 3650), or never")
     if cluster is not None and session.get(Cluster, cluster) is None:

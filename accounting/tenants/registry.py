@@ -17,6 +17,7 @@ from accounting.access.audit import record
 from accounting.access.viewer import Viewer
 from accounting.errors import ConflictError, InvalidError, NotFoundError
 from accounting.store.models import BillingAccount, Cluster
+from accounting.tenants.tree import BUILT_IN
 
 _CODE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _CURRENCY = re.compile(r"[A-Z]{3}")
@@ -51,6 +52,9 @@ def add_account(
         ConflictError: The code is taken.
     """
     _require_code("account", code)
+    if code in BUILT_IN:
+        # Whoever may read this account would read what no account's tenant could be found for.
+        raise InvalidError(f'account "{code}": the product keeps that name for itself; choose another')
     if currency is not None and not _CURRENCY.fullmatch(currency):
         raise InvalidError(f'currency "{currency}": three capital letters, as EUR; leave it out for showback')
     try:

@@ -18,6 +18,7 @@ from accounting.access.viewer import COMMAND_LINE, Viewer
 from accounting.errors import AccountingError, ConflictError, InvalidError, NotFoundError
 from accounting.store.database import Database
 from accounting.store.models import ApiToken, AuditLog, Base, BillingAccount, Cluster
+from accounting.tenants.registry import add_account
 
 NOW_MS = 1_790_805_600_000
 
@@ -200,3 +201,26 @@ def test_another_token_of_a_known_prefix_is_no_administrator(database: Database)
     for taken in (token, changed(token)):
         with pytest.raises(ConflictError), database.writing() as session:
             ensure_admin(session, taken, now_ms=NOW_MS)
+
+
+@pytest.mark.parametrize("text", ["", " ", "\x00", "uid\n", "\x1b[31m", "x" * 254])
+def test_a_node_that_cannot_be_is_no_scope(database: Database, text: str) -> None:
+    # An unset variable of a shell, above all: its bearer's facts would all be rejected, and so lost.
+    with pytest.raises(InvalidError, match="--node-uid"):
+        create(database, role="reporter", cluster="a", node_uid=text)
+
+
+@pytest.mark.parametrize("note", ["\x00", "two\nlines", "\x1b[2J", "x" * 254])
+def test_a_note_that_no_terminal_should_show_is_refused(database: Database, note: str) -> None:
+    with pytest.raises(InvalidError, match="--note"):
+        create(database, role="operator", note=note)
+    with database.reading() as session:
+        assert list_tokens(session) == []
+
+
+def test_no_account_takes_the_name_under_which_tenants_without_one_are_kept(database: Database) -> None:
+    with database.writing() as session, pytest.raises(InvalidError, match="unassigned"):
+        add_account(
+            session, "unassigned", kind="tenant", currency=None, time_zone="UTC", grace_days=3,
+            by=COMMAND_LINE, now_ms=0,
+        )  # fmt: skip
