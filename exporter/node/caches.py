@@ -95,7 +95,6 @@ class DirectoryReading(msgspec.Struct, frozen=True, gc=False):
     pod_uid: str
     container: str
     caches: tuple[CacheReading, ...] = ()
-    has_unreadable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
