@@ -23,6 +23,7 @@ from accounting.store.models import PriceBook, PriceVersion
 from accounting.store.versions import Known, is_live
 
 DEFAULT_BOOK = "list"
+MAX_MODEL = 253
 SKUS = tuple(UNITS)
 
 MAX_PRICE = Decimal(10) ** 9
@@ -122,6 +123,10 @@ def set_price(
     if sku not in SKUS:
         raise InvalidError(f'SKU "{sku}" is unknown; there are {", ".join(SKUS)}')
     model = plain_model(model)
+    if len(model) > MAX_MODEL or not model.isprintable():
+        raise InvalidError(f"a model has at most {MAX_MODEL} printable characters, as in a node's register")
+    if reason is not None and not reason.isprintable():
+        raise InvalidError("a reason is one line of printable characters (--reason)")
     validity = Validity(valid_from_ms, valid_to_ms)
     validity.require("a price")
     same = (

@@ -105,3 +105,18 @@ def test_currency_is_three_letters() -> None:
     for text in ("", "EURO", "E1R", "ÄÖÜ"):
         with pytest.raises(InvalidError, match="currency"):
             parse_currency(text)
+
+
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [("T4\x00", "x"), ("T4\nx", "x"), ("\x1b[2J", "x"), ("x" * 254, "x"), ("T4", "a\x00"), ("T4", "a\nb")],
+)
+def test_text_that_no_database_or_terminal_should_hold_is_refused(
+    database: Database, model: str, reason: str
+) -> None:
+    with database.writing() as session, pytest.raises(InvalidError, match="printable"):
+        set_price(
+            session, sku="gpu-slice", model=model, currency="EUR", unit_price=Decimal(1), valid_from_ms=10,
+            valid_to_ms=None, reason=reason, by=COMMAND_LINE, now_ms=5,
+        )  # fmt: skip
+    assert versions(database) == []
