@@ -171,7 +171,6 @@ class CacheReader:
                     for path in each.caches
                     if path in known
                 ),
-                bool(bad) and any(path in bad for path in each.caches),
             )
             for each in found
         )
