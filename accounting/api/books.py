@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Response
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
 
 from accounting.api.dependencies import InService, Operator, Reader
 from accounting.api.reports import answer
 from accounting.api.windows import Period
+from accounting.periods.months import find_account
+from accounting.periods.preflight import preflight
 from accounting.periods.verify import verify_period
 from accounting.reports.books import (
     periods_document,
@@ -15,6 +19,9 @@ from accounting.reports.books import (
     tenants_document,
     verified_document,
 )
+from accounting.reports.seals import audit_document, preflight_document
+
+MAX_SEQ = 2**63 - 1
 
 router = APIRouter(prefix="/api/v1", tags=["books"])
 
@@ -48,6 +55,31 @@ def periods(service: InService, viewer: Reader) -> Response:
     """The periods of the accounts that the asker's tenants are billed in."""
     with service.database.reading() as session:
         return answer(periods_document(session, viewer))
+
+
+@router.get("/periods/{period}/preflight")
+def period_preflight(
+    service: InService,
+    viewer: Operator,  # noqa: ARG001 - asking is what keeps tenants out
+    period: Period,
+    account: Annotated[str, Query(description="whose month")],
+) -> Response:
+    """Whether a month could be closed now, and everything that keeps it open."""
+    with service.database.reading() as session:
+        found = preflight(session, find_account(session, account), period, now_ms=service.clock())
+    return answer(preflight_document(found))
+
+
+@router.get("/audit")
+def audit(
+    service: InService,
+    viewer: Operator,  # noqa: ARG001 - asking is what keeps tenants out
+    limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
+    before: Annotated[int | None, Query(ge=0, le=MAX_SEQ, description="`seq` of the last row seen")] = None,
+) -> Response:
+    """Who changed what, newest first."""
+    with service.database.reading() as session:
+        return answer(audit_document(session, limit=limit, before_seq=before))
 
 
 @router.get("/verify/{period}")

@@ -1,4 +1,4 @@
-"""`GET /api/v1/statements/{period}`: a tenant's month."""
+"""`GET /api/v1/statements`, `statements/{period}`: what was issued, and a tenant's month."""
 
 from __future__ import annotations
 
@@ -7,11 +7,26 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Response
 
 from accounting.api.dependencies import InService, Reader
-from accounting.api.windows import Period
+from accounting.api.reports import answer
+from accounting.api.windows import Period, month_of_text
 from accounting.periods.statement import state_statement
 from accounting.reports.rendering import CONTENT_TYPES, render_statement
+from accounting.reports.seals import issued_list_document
 
 router = APIRouter(prefix="/api/v1", tags=["statements"])
+
+
+@router.get("/statements")
+def statements(
+    service: InService,
+    viewer: Reader,
+    account: Annotated[str | None, Query(description="only of this account")] = None,
+    period: Annotated[str | None, Query(description="only of this month, as 2026-10")] = None,
+) -> Response:
+    """Numbered statements and credit notes of the accounts whose whole the asker may see."""
+    month = None if period is None else month_of_text(period)
+    with service.database.reading() as session:
+        return answer(issued_list_document(session, viewer, account=account, month=month))
 
 
 @router.get("/statements/{period}")
@@ -20,8 +35,8 @@ def statement(
     service: InService,
     viewer: Reader,
     period: Period,
-    tenant: Annotated[str, Query(description="a tenant's path, or its code where only one has it")],
-    account: Annotated[str | None, Query(description="only for a tenant with lines in several")] = None,
+    tenant: Annotated[str | None, Query(description="its path, or its code where only one has it")] = None,
+    account: Annotated[str | None, Query(description="all its tenants, or where one has several")] = None,
     format: Annotated[Literal["json", "csv", "html"], Query()] = "json",  # noqa: A002 - a parameter's name
 ) -> Response:
     """The lines, rounding line and total of a tenant and of all below it in a month, as `2026-10`."""

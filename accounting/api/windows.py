@@ -38,11 +38,16 @@ def _window(
     return begins, ends
 
 
-def _period(period: str) -> Month:
+def month_of_text(period: str) -> Month:
+    """Read a month, or answer 422."""
     try:
         return parse_month(period)
     except CalendarError as error:
         raise Problem(422, str(error)) from None
+
+
+def _period(period: str) -> Month:
+    return month_of_text(period)
 
 
 def _page(

@@ -140,6 +140,12 @@ def periods_document(session: Session, viewer: Viewer) -> Document:
                 "from": at_text(period.starts_at_ms),
                 "to": at_text(period.ends_at_ms),
                 "state": period.state,
+                "as_of": instant(period.as_of_ms),
+                "ingest_watermark": period.ingest_watermark,
+                "override_reason": period.override_reason,
+                "sha256": period.sha256,
+                "closed_at": instant(period.closed_at_ms),
+                "closed_by": period.closed_by,
             }
             for period in periods
         ],

@@ -49,6 +49,9 @@ COLUMNS = (
     "energy_active_mj",
     "energy_mj",
     "discount_percent",
+    "corrects_period",
+    "corrects_day",
+    "reason",
 )
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
@@ -124,4 +127,7 @@ def _cells(statement: Statement, line: StatementLine) -> list[str | int | Decima
         None if use is None else use.energy_active_mj,
         line.energy_mj or None,
         money(line.discount_percent),
+        line.corrects_period,
+        line.corrects_day,
+        line.reason,
     ]

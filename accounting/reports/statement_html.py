@@ -27,7 +27,7 @@ def environment() -> jinja2.Environment:
         "plain": plain,
         "kwh": units.kwh,
         "amount": units.amount_text,
-        "price": units.price_text,
+        "price_of": units.price_of,
         "sm": units.sm_text,
         "peak": units.peak_text,
         "energy": units.energy_text,

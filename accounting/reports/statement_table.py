@@ -14,7 +14,7 @@ from accounting.reports.units import (
     hours,
     kwh,
     peak_text,
-    price_text,
+    price_of,
     quantity,
     sm_text,
     what,
@@ -32,7 +32,7 @@ def statement_table(statement: Statement) -> str:
     headings += ["SM HOURS", "PEAK"]
     rows = []
     for line in statement.lines:
-        price = price_text(line.unit_price, statement.currency)
+        price = price_of(line, statement.currency)
         cells = [line.day, what(line), line.model]
         shares = ["", ""] if line.energy_mj else [hours(line.own_ppm_ms), hours(line.discount_ppm_ms)]
         cells += [*shares, quantity(line)]

@@ -42,6 +42,13 @@ def price_text(unit_price: Decimal | None, currency: str | None) -> str:
     return f"{least if least == plain else plain:f}"
 
 
+def price_of(line: StatementLine, currency: str | None) -> str:
+    """The price of a line; nothing where an amount has none, as a correction from one price to another."""
+    if line.unit_price is None and line.amount is not None:
+        return ""
+    return price_text(line.unit_price, currency)
+
+
 def sm_text(use: Use | None) -> str:
     """SM time, in hours of the whole card."""
     return NOT_MEASURED if use is None else hours(use.sm_ppm_ms)
@@ -73,14 +80,22 @@ def kwh(energy_mj: int) -> str:
 
 def what(line: StatementLine) -> str:
     """What a line is for."""
+    if line.kind == "adjustment":
+        return f"adjustment: {line.reason}"
+    if line.kind == "correction":
+        return f"correction of {line.corrects_day}: {_thing(line, line.corrects_kind or '')}"
+    return _thing(line, line.kind)
+
+
+def _thing(line: StatementLine, kind: str) -> str:
     if line.energy_mj:
-        return "energy without an allocation" if line.kind == "unallocated" else "energy"
-    if line.kind == "idle":
+        return "energy without an allocation" if kind == "unallocated" else "energy"
+    if kind == "idle":
         return "idle capacity"
     if line.kind == "distribution":
         return "idle capacity handed on"
     pod = f"{line.namespace}/{line.pod} · {line.container}"
-    return f"{pod}, without an allocation" if line.kind == "unallocated" else pod
+    return f"{pod}, without an allocation" if kind == "unallocated" else pod
 
 
 def quantity(line: StatementLine) -> str:

@@ -25,6 +25,11 @@ UNASSIGNED_PATH = "unassigned"
 BUILT_IN = frozenset({IDLE_PATH, SHARED_PATH, UNASSIGNED_PATH})
 
 
+def account_root(account: str) -> str:
+    """The path above all tenants that an account's keys mean."""
+    return _segment(account)
+
+
 def leaf_path(account: str, tenant_key: str) -> str:
     """The path of the tenant that a key means when no rule says otherwise."""
     if not tenant_key:

@@ -20,12 +20,21 @@ COMMANDS = {
     "policy": "how shares, idle capacity, energy and unallocated use are treated",
     "rate": "rate the open periods now",
     "verify": "check a period: identities, sums, recomputed against stored",
+    "periods": "the months of the accounts: open, closing or closed",
+    "close": "close a month: what blocks it, seal, statement",
+    "correct": "post what a closed month lacks into the open one",
+    "adjust": "add an amount to a tenant's open month, with a reason",
+    "void": "void a statement by a credit note",
+    "statements": "the statements and credit notes that were issued",
     "statement": "a tenant's month: table, CSV, JSON or HTML",
     "explain": "why an amount is what it is, from the line down to the segments",
     "quote": "what a slice would cost at most",
     "usage": "what slices held and used",
     "cost": "what it cost, by tenant",
     "capacity": "what was there: charged, idle, down",
+    "audit": "who changed what, and when",
+    "backup": "copy the books into a checked file while they are in use",
+    "restore": "put a backup in the place of the books",
 }
 """Name to help text; the module has the command's name and a `main(argv) -> int`."""
 

@@ -16,9 +16,13 @@ from typing import NoReturn
 
 import msgspec
 
+from accounting.errors import NotFoundError
+from accounting.ledger.calendar import Month
+from accounting.periods.months import find_account, find_period
 from accounting.settings import Settings
 from accounting.store.database import DEFAULT_URL, Database
 from accounting.store.migrate import require_current
+from accounting.tenants.registry import list_accounts
 
 DATABASE_VARIABLE = "SLICEMETER_DATABASE"
 
@@ -67,6 +71,37 @@ def add_grace_option(target: argparse.ArgumentParser) -> None:
         help="as given to serve: how long a slice is held after its latest confirmation when nobody saw it "
         "end; default: %(default)g",
     )
+
+
+def add_account_option(target: argparse.ArgumentParser) -> None:
+    """Add `--account`."""
+    target.add_argument("--account", help="only of this account; without it: of all that have the period")
+
+
+def accounts_of(
+    database: Database,
+    arguments: argparse.Namespace,
+    month: Month,
+    *,
+    states: Sequence[str] = ("open", "closing", "closed"),
+) -> list[str]:
+    """The account of `--account`, or all with a period of the month in one of these states.
+
+    Raises:
+        NotFoundError: No such account, or none with such a period.
+    """
+    with database.reading() as session:
+        if arguments.account is not None:
+            return [find_account(session, arguments.account).code]
+        accounts = list_accounts(session)
+        found = [(account.code, find_period(session, account, month)) for account in accounts]
+        codes = [code for code, period in found if period is not None and period.state in states]
+    if not codes:
+        wanted = " or ".join(states)
+        raise NotFoundError(
+            f"no account has a period {month} that is {wanted}; list them with: slicemeter accounting periods"
+        )
+    return codes
 
 
 @contextmanager

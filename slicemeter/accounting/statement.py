@@ -17,8 +17,8 @@ def main(argv: Sequence[str]) -> int:
     """Print a statement, or write it to a file."""
     made = parser("statement", "A tenant's month, with all that lies below it.")
     made.add_argument("period", help="a month, as 2026-10")
-    made.add_argument("--tenant", required=True, help="its path, or its code where only one tenant has it")
-    made.add_argument("--account", help="only for a tenant with lines in several accounts")
+    made.add_argument("--tenant", help="its path, or its code where only one tenant has it")
+    made.add_argument("--account", help="all its tenants; or, with --tenant, where a tenant has several")
     made.add_argument("--format", choices=FORMATS, default="table", help="default: %(default)s")
     made.add_argument("--json", dest="format", action="store_const", const="json", help="as --format json")
     made.add_argument("-o", "--output", type=Path, metavar="FILE", help="write there instead of printing")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from accounting.periods.verify import verify_period
 from accounting.reports.books import verified_document
 from slicemeter.accounting.options import opened, parser, print_json
+from slicemeter.accounting.progress import Bar
 from slicemeter.accounting.windows import month_from
 
 
@@ -16,8 +17,8 @@ def main(argv: Sequence[str]) -> int:
     made.add_argument("period", help="a month, as 2026-10")
     made.add_argument("--json", action="store_true", help="print a JSON object")
     arguments = made.parse_args(argv)
-    with opened(arguments) as database, database.reading() as session:
-        verified = verify_period(session, month_from(arguments.period))
+    with opened(arguments) as database, database.reading() as session, Bar() as progress:
+        verified = verify_period(session, month_from(arguments.period), progress=progress)
     if arguments.json:
         print_json(verified_document(verified))
         return 0 if verified.holds else 1

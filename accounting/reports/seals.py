@@ -1,0 +1,150 @@
+"""Preflights, closed periods, corrections, numbered documents and the audit log, as JSON documents."""
+
+from __future__ import annotations
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from accounting.access.viewer import Viewer
+from accounting.errors import NotFoundError
+from accounting.ledger.calendar import Month, at_text
+from accounting.periods.close import Closed
+from accounting.periods.correct import Corrected
+from accounting.periods.issuing import list_issued, number_text
+from accounting.periods.months import named
+from accounting.periods.preflight import Preflight
+from accounting.reports.documents import Document, coverage_document, money, shown
+from accounting.store.models import AuditLog, BillingAccount, BillingPeriod, IssuedStatement
+from accounting.tenants.tree import account_root
+
+
+def preflight_document(found: Preflight) -> Document:
+    """Whether a period could be closed now, and all that keeps it from that."""
+    return {
+        "account": found.account,
+        "period": found.period,
+        "state": found.state,
+        "clear": found.is_clear,
+        "lines": found.lines,
+        "coverage": coverage_document(found.coverage),
+        "min_coverage": money(found.min_coverage),
+        "blockers": [
+            {
+                "check": one.check,
+                "detail": one.detail,
+                "way_out": one.way_out,
+                "can_override": one.can_override,
+            }
+            for one in found.blockers
+        ],
+    }
+
+
+def closed_document(closed: Closed) -> Document:
+    """A closed period."""
+    return {
+        "account": closed.account,
+        "period": closed.period,
+        "state": "closed",
+        "statement": closed.number,
+        "currency": closed.currency,
+        "total": shown(closed.total),
+        "sha256": closed.sha256,
+        "ingest_watermark": closed.ingest_watermark,
+        "closed_at": at_text(closed.closed_at_ms),
+        "closed_by": closed.closed_by,
+        "was_closed": closed.was_closed,
+    }
+
+
+def corrected_document(corrected: Corrected) -> Document:
+    """What a correction posted, or would post."""
+    return {
+        "account": corrected.account,
+        "period": corrected.period,
+        "correction": corrected.revision or None,
+        "into": corrected.into,
+        "currency": corrected.currency,
+        "amount": money(corrected.amount),
+        "written": corrected.is_written,
+        "lines": [
+            {
+                "tenant": one.tenant,
+                "day": one.day,
+                "kind": one.kind,
+                "sku": one.sku,
+                "resource_key": one.resource_key,
+                "quantity": one.quantity,
+                "amount": money(one.amount),
+                "reason": one.reason,
+            }
+            for one in corrected.deltas
+        ],
+    }
+
+
+def issued_document(session: Session, issued: IssuedStatement) -> Document:
+    """A numbered document, without what it says."""
+    account = session.get_one(BillingAccount, issued.account)
+    corrects = None if issued.corrects_id is None else session.get(IssuedStatement, issued.corrects_id)
+    note = session.scalar(select(IssuedStatement).where(IssuedStatement.corrects_id == issued.id))
+    return {
+        "number": number_text(issued),
+        "kind": issued.kind,
+        "state": "issued" if note is None else "voided",
+        "account": issued.account,
+        "period": named(session.get_one(BillingPeriod, issued.period_id), account),
+        "currency": issued.currency,
+        "total": shown(issued.total),
+        "issued_at": at_text(issued.issued_at_ms),
+        "issued_by": issued.issued_by,
+        "sha256": issued.sha256,
+        "voids": None if corrects is None else number_text(corrects),
+        "voided_by": None if note is None else number_text(note),
+        "reason": issued.reason,
+    }
+
+
+def issued_list_document(
+    session: Session, viewer: Viewer, *, account: str | None = None, month: Month | None = None
+) -> Document:
+    """The numbered documents of the accounts that a viewer sees as a whole.
+
+    Raises:
+        NotFoundError: No such account, or none whose whole the viewer may see.
+    """
+    accounts = [
+        one
+        for one in session.scalars(select(BillingAccount).order_by(BillingAccount.code))
+        if (viewer.sees_everything or viewer.tenant_path == account_root(one.code))
+        and account in {None, one.code}
+    ]
+    if account is not None and not accounts:
+        raise NotFoundError(f'no account "{account}"; list them with: slicemeter accounting account list')
+    rows = [
+        issued_document(session, issued)
+        for issued in list_issued(session, accounts=[one.code for one in accounts])
+    ]
+    if month is not None:
+        rows = [row for row in rows if row["period"] == str(month)]
+    return {"rows": rows, "totals": {"statements": len(rows)}}
+
+
+def audit_document(session: Session, *, limit: int, before_seq: int | None = None) -> Document:
+    """The newest entries of the audit log, newest first."""
+    statement = select(AuditLog).order_by(AuditLog.seq.desc()).limit(limit)
+    if before_seq is not None:
+        statement = statement.where(AuditLog.seq < before_seq)
+    return {
+        "rows": [
+            {
+                "seq": row.seq,
+                "at": at_text(row.at_ms),
+                "actor": row.actor,
+                "action": row.action,
+                "object": row.object,
+                "after": row.after,
+            }
+            for row in session.scalars(statement)
+        ]
+    }
