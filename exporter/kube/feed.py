@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import http
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from random import Random
 from typing import Generic, Literal, TypeAlias
@@ -211,7 +211,7 @@ class Feed(Generic[T]):
                     # A server that ends each watch at once must not be asked in a tight loop.
                     self._cancellation.wait(self._backoff.next_s())
 
-    def connection(self, version: str) -> Iterator[Message[T]]:
+    def connection(self, version: str) -> Generator[Message[T], None, None]:
         """One watch request; ends when the server ends it in order.
 
         Raises:
