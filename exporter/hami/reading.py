@@ -14,6 +14,7 @@ Live files and unpacked fixtures share this module: both are a `Pread`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import zip_longest
 from typing import Final, TypeAlias
 
 from msgspec import structs
@@ -128,13 +129,11 @@ def read_region(
         pause: Waits between looks at what is being written.
         previous: The last reading of the same file. A counter that stood odd at the same value then
             was left by a killed process; it is not waited for again.
-        memory: Of the same file; kept up to date here.
+        memory: Of the same file; kept up to date here. None = everything is decoded.
 
     Raises:
         CacheContentError: The bytes are no region of a known layout.
     """
-    if memory is None:
-        memory = RegionMemory()
     if size < PREFIX.size:
         shown = printable(name)
         return NotReady(
@@ -145,23 +144,33 @@ def read_region(
         known = ", ".join(str(each) for each in sorted(BY_FILE_SIZE))
         raise _refused(name, "unknown_size", f"{size} bytes is no known size (known: {known})")
     layout = candidates[0]
+    procs, stride, tail_struct = layout.procs, layout.slot_stride, layout.tail_struct
     seen = FIRST_SLOTS if previous is None else previous.proc_num
-    earlier, head, tail, recalled = _table(pread, layout, name, seen, memory)
-    if recalled is not None:
-        return recalled
-    words = layout.tail_struct.unpack(tail)
-    for layout in candidates:
-        if head.startswith(layout.prefix):
+    for _ in range(TABLE_LOOKS):
+        earlier, tail = pread(procs + seen * stride, 0), pread(tail_struct.size, layout.tail)
+        if len(tail) != tail_struct.size:
+            raise _refused(name, "truncated", "shortened while it was read")
+        if memory is not None and (recalled := memory.recall(earlier, tail)) is not None:
+            return recalled
+        words = tail_struct.unpack(tail)
+        process_count = words[0] if 0 <= words[0] <= SLOTS else 0 if words[0] < 0 else SLOTS
+        head_bytes = procs + process_count * stride
+        head = pread(head_bytes, 0)
+        if process_count <= seen:
             break
-    else:
+        seen = process_count
+    if len(head) != head_bytes:
+        raise _refused(name, "truncated", "shortened while it was read")
+    known_layout = _layout_of(candidates, head)
+    if known_layout is None:
         return _unidentified(name, head)
+    layout = known_layout
     _refuse_misfit(pread, layout, head, words, name)
     held_still = earlier.startswith(head)
     slots: list[Slot] = []
-    is_sound = True
-    offset, end, stride = layout.procs, len(head), layout.slot_stride
-    while offset < end:
-        found = decode_slot(layout, head, offset, len(slots), held_still)
+    offset, is_sound = procs, True
+    for slot in range(process_count):
+        found = decode_slot(layout, head, offset, slot, held_still)
         slots.append(found)
         is_sound = is_sound and not found.quality
         offset += stride
@@ -171,54 +180,31 @@ def read_region(
     if layout.has_seqlock and _may_be_frozen(slots, previous):
         _mark_frozen(pread, layout, slots, previous)
     region = decode_region(layout, head, words, slots)
-    memory.keep(layout, head, tail, region if is_sound else None)
+    if memory is not None:
+        memory.keep(layout, head, tail, region if is_sound else None)
     return region
 
 
-def _table(
-    pread: Pread, layout: Layout, name: str, seen: int, memory: RegionMemory
-) -> tuple[bytes, bytes, bytes, Region | None]:
-    """Two looks at header and slots with one at the tail between them, or the region if it is the same.
-
-    Args:
-        pread: Reads from the file.
-        layout: Any layout of the file's size.
-        name: The file's name for messages.
-        seen: How many slots the first look takes in; more processes cost one look more.
-        memory: Of the same file.
-    """
-    procs, stride, tail_struct = layout.procs, layout.slot_stride, layout.tail_struct
-    for _ in range(TABLE_LOOKS):
-        earlier, tail = pread(procs + seen * stride, 0), pread(tail_struct.size, layout.tail)
-        if len(tail) != tail_struct.size:
-            raise _refused(name, "truncated", "shortened while it was read")
-        recalled = memory.recall(earlier, tail)
-        if recalled is not None:
-            return earlier, earlier, tail, recalled
-        process_count = tail_struct.unpack(tail)[0]
-        if not 0 <= process_count <= SLOTS:
-            process_count = 0 if process_count < 0 else SLOTS
-        head_bytes = procs + process_count * stride
-        head = pread(head_bytes, 0)
-        if process_count <= seen:
-            break
-        seen = process_count
-    if len(head) != head_bytes:
-        raise _refused(name, "truncated", "shortened while it was read")
-    return earlier, head, tail, None
+def _layout_of(candidates: tuple[Layout, ...], head: bytes) -> Layout | None:
+    for layout in candidates:
+        if head.startswith(layout.prefix):
+            return layout
+    return None
 
 
 def _may_be_frozen(slots: list[Slot], previous: Region | None) -> bool:
     """Whether a slot was moved, or NVML's figure has clearly left one behind; nearly never."""
-    for slot in slots:
+    before = () if previous is None else previous.slots
+    for slot, then in zip_longest(slots, before[: len(slots)]):
+        # A move changes who stands at a place; a mere newcomer, at the end, moves nobody.
+        if then is not None and (
+            then.pid != slot.pid or (then.quality and Quality.SLOT_FROZEN in then.quality)
+        ):
+            return True
         for use in slot.devices:
             if use.monitorused_bytes - use.total_bytes > FROZEN_BYTES:
                 return True
-    if previous is None or not previous.slots:
-        return False
-    if Quality.SLOT_FROZEN in previous.quality:
-        return True
-    return [slot.pid for slot in slots] != [slot.pid for slot in previous.slots]
+    return False
 
 
 def _mark_frozen(pread: Pread, layout: Layout, slots: list[Slot], previous: Region | None) -> None:
