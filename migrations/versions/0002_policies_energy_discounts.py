@@ -161,14 +161,13 @@ def upgrade() -> None:
             op.f("ck_ledger_line_sign"),
             f"(own_quantity >= 0 AND quantity >= 0) OR kind IN ({SIGNED_KINDS})",
         )
-    if op.get_bind().dialect.name == "postgresql":
+    is_postgresql = op.get_bind().dialect.name == "postgresql"
+    if is_postgresql:
         # Equality on text and numbers inside a GiST index.
         op.execute("CREATE EXTENSION IF NOT EXISTS btree_gist")
-        guards = _postgresql_guards
-    else:
-        guards = _sqlite_triggers
-    for table, keys in VERSIONED.items():
-        for statement in guards(table, keys):
+    for table, columns in VERSIONED.items():
+        guards = _postgresql_guards(table, columns) if is_postgresql else _sqlite_triggers(table, columns)
+        for statement in guards:
             op.execute(statement)
 
 
