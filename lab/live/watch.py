@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import Self
 
@@ -113,11 +113,17 @@ class Watch:
 
 
 def picture(screen: Screen, width: int = PICTURE_WIDTH) -> str:
-    """A screen as SVG, for documents; paths of this computer and fonts from elsewhere are left out."""
-    pages = [address for address in screen.addresses if address.place.startswith("http")]
+    """A screen as SVG, for documents; folders of this computer and fonts from elsewhere are left out."""
+    pages = [replace(address, place=_without_folder(address.place)) for address in screen.addresses]
     with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
         console = Console(
             record=True, width=width, file=nowhere, force_terminal=True, color_system="truecolor"
         )
         console.print(render(replace(screen, addresses=pages, question=None), (width, ANY_HEIGHT)))
         return _FONTS.sub("", console.export_svg(title="slicemeter demo"))
+
+
+def _without_folder(place: str) -> str:
+    if not place.startswith("file://"):
+        return place
+    return f"file:///…/{'/'.join(PurePosixPath(place).parts[-2:])}"

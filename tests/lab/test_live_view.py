@@ -238,7 +238,7 @@ def test_a_question_is_one_shell_command_whatever_its_paths_are_called() -> None
 
 def test_a_picture_names_no_path_of_this_computer() -> None:
     addresses = [
-        Address("API token", "/tmp/x/operator.token"),
+        Address("start here", "file:///tmp/x/statements/index.html"),
         Address("accounting", "http://127.0.0.1:1/metrics"),
     ]
     screen = Screen(5, "", [], [], addresses, QUESTION, Footprint(), "")
@@ -247,5 +247,6 @@ def test_a_picture_names_no_path_of_this_computer() -> None:
 
     assert svg.startswith("<svg")
     assert "http://127.0.0.1:1/metrics" in svg
-    assert "operator.token" not in svg
+    assert "file:///…/statements/index.html" in svg
+    assert "/tmp" not in svg
     assert "@font-face" not in svg
