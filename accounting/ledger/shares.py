@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from contract.apportion import apportion
@@ -52,6 +53,7 @@ def mig_slices(mig: str | None) -> int:
     return int(match.group(1)) if match else 0
 
 
+@lru_cache(maxsize=1024)
 def mig_slices_of_card(model: str) -> int:
     """How many slices a card of this model can be cut into."""
     return 4 if _FOUR_SLICE_MODELS.search(model) else _DEFAULT_MIG_SLICES

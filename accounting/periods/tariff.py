@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from accounting.ledger.policies import Policies, PolicyKind, PolicyRule
+from accounting.ledger.policies import FOREVER_MS, Policies, PolicyKind, PolicyRule
 from accounting.ledger.pricing import (
     SKU_ENERGY,
     Discount,
@@ -55,6 +55,11 @@ class Tariff:
 
     def _between(self, at_ms: int) -> int:
         return bisect_right(self._edges, at_ms)
+
+    def next_edge_ms(self, at_ms: int) -> int:
+        """Until when nothing changes."""
+        index = self._between(at_ms)
+        return self._edges[index] if index < len(self._edges) else FOREVER_MS
 
     def price(self, account: Account, sku: str, model: str, at_ms: int) -> Price | None:
         """The list price of a SKU in an account; None: unrated, or a showback account."""
