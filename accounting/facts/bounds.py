@@ -8,8 +8,11 @@ Source: `reference/ledger.md §5` (bounds).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
+
+import msgspec
 
 from contract.facts import (
     SCHEMA,
@@ -32,6 +35,7 @@ MAX_LENGTH_MS = 3_660 * MS_PER_DAY
 MAX_AHEAD_MS = 10 * 60_000
 """A clock may be 5 minutes ahead before its requests are refused; the rest is for batching."""
 
+_MUST_SAY = frozenset({"cluster", "pod_uid", "container", "device_uuid", "node_uid", "node", "epoch"})
 MAX_TEXT = 253
 MAX_LABELS = 64
 MAX_MIB = 16 * 1024 * 1024
@@ -92,13 +96,21 @@ def _plausible(begins: int, ends: int, now_ms: int) -> Iterator[Refusal]:
         yield Refusal("too_long", f"from {begins} to {ends} are more than ten years")
 
 
+@cache
+def _text_fields(kind: type[Fact]) -> Sequence[tuple[str, bool]]:
+    """The fields of a kind of fact that may hold text, and whether they must say something."""
+    no_text = (int, bool, int | None, dict[str, str])
+    fields = (field for field in msgspec.structs.fields(kind) if field.type not in no_text)
+    return tuple((field.name, field.name in _MUST_SAY) for field in fields)
+
+
 def _texts(fact: Fact) -> Iterator[Refusal]:
-    must_say = {"cluster", "pod_uid", "container", "device_uuid", "node_uid", "node", "epoch"}
-    for name in fact.__struct_fields__:
+    for name, must_say in _text_fields(type(fact)):
         value = getattr(fact, name)
-        if isinstance(value, str):
-            if name in must_say and not value:
+        if not value:
+            if must_say:
                 yield Refusal("empty", f"{name} is empty")
+        elif len(value) > MAX_TEXT or not value.isprintable():
             yield from _text(name, value)
     if isinstance(fact, AllocationFact):
         if len(fact.labels) > MAX_LABELS:
