@@ -139,7 +139,7 @@ def _histories(draw: st.DrawFn) -> tuple[list[Fact], list[list[Fact]]]:
 
 
 @given(history=_histories(), early_ms=st.sampled_from([NOW_MS, NOW_MS - DAY_MS]))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_rating_after_each_batch_ends_in_the_ledger_of_one_rating(
     migrated_file: Path, history: tuple[list[Fact], list[list[Fact]]], early_ms: int
 ) -> None:
