@@ -93,7 +93,7 @@ def close_period(
         account = find_account(session, account_code)
         state = require_period(session, account, month).state
     if state == OPEN:
-        rate(database, as_of_ms=now_ms, grace_ms=grace_ms)
+        rate(database, as_of_ms=now_ms, grace_ms=grace_ms, progress=progress)
         with database.writing() as session:
             blocked = _freeze(
                 session,

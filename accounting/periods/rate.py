@@ -18,6 +18,7 @@ from accounting.ledger.intervals import Interval
 from accounting.periods.compute import MS_PER_DAY, Computed, Rulebook, compute, read_rulebook, runs_of_days
 from accounting.periods.lines import Line
 from accounting.periods.months import OPEN, Periods
+from accounting.progress import Progress, unseen
 from accounting.store.database import Database
 from accounting.store.models import (
     BillingAccount,
@@ -52,18 +53,21 @@ class Rated:
     """Devices on which slices are held although nobody ever reported them: their size is unknown."""
 
 
-def rate(database: Database, *, as_of_ms: int, grace_ms: int) -> Rated:
+def rate(database: Database, *, as_of_ms: int, grace_ms: int, progress: Progress = unseen) -> Rated:
     """Rate every day of every card that is due.
 
     Args:
         database: The books.
         as_of_ms: Now; open holds reach up to here.
         grace_ms: How long a slice is held after its latest confirmation when nobody saw it end.
+        progress: Who wants to know how far it is.
     """
     days = lines = 0
     unknown: list[DeviceKey] = []
     with database.turn("rate"):
-        for key in _begin(database, as_of_ms, grace_ms):
+        due = _begin(database, as_of_ms, grace_ms)
+        for done, key in enumerate(due):
+            progress("rating cards", done, len(due))
             with database.writing(cluster=key.cluster) as session:
                 rated = rate_card(session, key)
             days += sum((one.run[1] - one.run[0]) // MS_PER_DAY for one in rated)

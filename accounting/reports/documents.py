@@ -143,7 +143,6 @@ def _line(line: StatementLine) -> Document:
         "amount": money(line.amount),
         "shown": shown(line.shown),
         "use": use_document(line.use),
-        "reason": line.reason,
         "corrects": None
         if line.corrects_period is None
         else {"period": line.corrects_period, "day": line.corrects_day, "kind": line.corrects_kind},

@@ -8,6 +8,7 @@ from accounting.periods.rate import rate
 from accounting.reports.documents import instant
 from accounting.settings import Settings
 from slicemeter.accounting.options import add_grace_option, now_ms, opened, parser, print_json
+from slicemeter.accounting.progress import Bar
 
 
 def main(argv: Sequence[str]) -> int:
@@ -17,8 +18,8 @@ def main(argv: Sequence[str]) -> int:
     made.add_argument("--json", action="store_true", help="print a JSON object")
     arguments = made.parse_args(argv)
     settings = Settings(grace_ms=round(arguments.grace_seconds * 1000))
-    with opened(arguments) as database:
-        rated = rate(database, as_of_ms=now_ms(), grace_ms=settings.grace_ms)
+    with opened(arguments) as database, Bar() as progress:
+        rated = rate(database, as_of_ms=now_ms(), grace_ms=settings.grace_ms, progress=progress)
     unknown = ["/".join((key.cluster, key.node_uid, key.device_uuid)) for key in rated.unknown_devices]
     if arguments.json:
         document = {"as_of": instant(rated.as_of_ms), "days": rated.days, "lines": rated.lines}
