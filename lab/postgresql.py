@@ -48,6 +48,16 @@ class Server:
         with psycopg.connect(self.url(database), autocommit=True) as connection:
             connection.execute(statement.encode())
 
+    def open_transactions(self, database: str) -> list[str]:
+        """The last statements of transactions that somebody began in a database and did not end."""
+        with psycopg.connect(self.url("postgres")) as connection:
+            found = connection.execute(
+                "SELECT query FROM pg_stat_activity "
+                "WHERE datname = %s AND state LIKE 'idle in transaction%%'",
+                [database],
+            )
+            return [query for (query,) in found]
+
     @contextmanager
     def database(self, template: str = "template0") -> Iterator[str]:
         """A new database; gone at the end, whoever is still connected."""

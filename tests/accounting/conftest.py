@@ -82,6 +82,7 @@ def _copied_database(server: Server, template: str) -> Iterator[Database]:
         database = Database(server.url(name))
         yield database
         database.close()
+        assert server.open_transactions(name) == []
 
 
 @pytest.fixture
