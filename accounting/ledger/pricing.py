@@ -59,17 +59,6 @@ class Price:
         """Whether the price holds at an instant."""
         return self.valid_from_ms <= at_ms and (self.valid_to_ms is None or at_ms < self.valid_to_ms)
 
-    def overlaps(self, other: Price) -> bool:
-        """Whether both say something about one SKU, model, currency and instant."""
-        same = (self.book, self.sku, self.model, self.currency) == (
-            other.book,
-            other.sku,
-            other.model,
-            other.currency,
-        )
-        ends_after = self.valid_to_ms is None or other.valid_from_ms < self.valid_to_ms
-        return same and ends_after and (other.valid_to_ms is None or self.valid_from_ms < other.valid_to_ms)
-
 
 def resolve(
     prices: Iterable[Price], *, book: str, sku: str, model: str, currency: str, at_ms: int

@@ -268,7 +268,7 @@ def _asked(
     """The tenant (None: all) and the account of a statement."""
     if tenant_name is None:
         if account_code is None:
-            raise InvalidError("name a tenant, or an account for all its tenants")
+            raise InvalidError("name a tenant (--tenant), or an account (--account) for all its tenants")
         if not viewer.sees_everything:
             raise no_account(account_code)
         return None, find_account(session, account_code)

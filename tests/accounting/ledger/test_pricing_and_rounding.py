@@ -83,12 +83,6 @@ def test_idle_takes_its_own_price_where_there_is_one() -> None:
     assert at_ms(15) is idle
 
 
-def test_overlap_is_half_open() -> None:
-    assert not price(1, "1", 0, 10).overlaps(price(2, "1", 10))
-    assert price(1, "1", 0, 11).overlaps(price(2, "1", 10))
-    assert not price(1, "1", 0).overlaps(price(2, "1", 0, model="L4"))
-
-
 def test_shown_lines_and_the_rounding_line_are_the_total() -> None:
     rounded = round_statement([Decimal("1.234"), Decimal("2.345"), Decimal("3.456")], "EUR")
     assert rounded.shown == (Decimal("1.23"), Decimal("2.34"), Decimal("3.46"))
