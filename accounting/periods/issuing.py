@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 from accounting.access.audit import record
 from accounting.access.viewer import Viewer
 from accounting.errors import ConflictError, InvalidError, NotFoundError
-from accounting.ledger.rounding import EXACT
+from accounting.ledger.rounding import EXACT, to_currency
 from accounting.periods.hashing import CREDIT_NOTE, STATEMENT, Blob
 from accounting.store.models import BillingAccount, BillingPeriod, IssuedStatement, StatementNumber
 
@@ -147,7 +147,10 @@ def void(
         raise ConflictError(f"{number} was voided before, by credit note {number_text(earlier)}")
     account = session.get_one(BillingAccount, issued.account)
     period = session.get_one(BillingPeriod, issued.period_id)
-    total = None if issued.total is None else EXACT.minus(issued.total)
+    total = None
+    if issued.total is not None and issued.currency is not None:
+        # A database may give an amount back with more zeros than went in; the note's bytes must not show it.
+        total = to_currency(EXACT.minus(issued.total), issued.currency)
     note = issue(
         session,
         account,

@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 from accounting.access.viewer import Viewer
 from accounting.errors import NotFoundError
 from accounting.ledger.calendar import Month, at_text
+from accounting.ledger.rounding import to_currency
 from accounting.periods.close import Closed
 from accounting.periods.correct import Corrected
 from accounting.periods.issuing import list_issued, number_text
@@ -88,6 +89,9 @@ def issued_document(session: Session, issued: IssuedStatement) -> Document:
     account = session.get_one(BillingAccount, issued.account)
     corrects = None if issued.corrects_id is None else session.get(IssuedStatement, issued.corrects_id)
     note = session.scalar(select(IssuedStatement).where(IssuedStatement.corrects_id == issued.id))
+    total = None
+    if issued.total is not None and issued.currency is not None:
+        total = to_currency(issued.total, issued.currency)
     return {
         "number": number_text(issued),
         "kind": issued.kind,
@@ -95,7 +99,7 @@ def issued_document(session: Session, issued: IssuedStatement) -> Document:
         "account": issued.account,
         "period": named(session.get_one(BillingPeriod, issued.period_id), account),
         "currency": issued.currency,
-        "total": shown(issued.total),
+        "total": shown(total),
         "issued_at": at_text(issued.issued_at_ms),
         "issued_by": issued.issued_by,
         "sha256": issued.sha256,
