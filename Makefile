@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-once test test-postgresql test-slow test-all check format docs bench gpu-check lock clean
+.PHONY: help demo demo-once test test-postgresql test-slow test-timed test-all check format docs bench gpu-check lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -27,13 +27,16 @@ demo-once: $(STAMP) ## play the demo's scenario once and check every figure
 	@$(BIN)/slicemeter demo --once
 
 test: $(STAMP) ## the tests (fast ones, in random order, two at a time)
-	@$(PYTEST) -n 2 -m "not slow and not postgresql"
+	@$(PYTEST) -n 2 -m "not slow and not postgresql and not timed"
 
 test-postgresql: $(STAMP) ## the same books on a real PostgreSQL (needs Debian's package postgresql)
 	@$(PYTEST) -n 2 -m postgresql
 
 test-slow: $(STAMP) ## the tests that play whole scenarios
-	@$(PYTEST) -m "slow and not postgresql"
+	@$(PYTEST) -m "slow and not postgresql and not timed"
+
+test-timed: $(STAMP) ## the check of real GPUs against doubles of both driver libraries, in real seconds
+	@$(PYTEST) -m timed
 
 test-all: test test-postgresql test-slow ## every test
 

@@ -159,7 +159,7 @@ def _overlap(spans: list[tuple[int, int]], from_us: int, to_us: int) -> int:
     return sum(max(0, min(end, to_us) - max(begin, from_us)) for begin, end in spans)
 
 
-@pytest.mark.slow
+@pytest.mark.timed
 @pytest.mark.parametrize(
     ("shares", "code"), [(1.0, 0), (0.5, 1)], ids=["a true driver", "one that says half"]
 )
