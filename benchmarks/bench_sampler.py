@@ -41,18 +41,18 @@ from exporter.kube.client import ApiClient
 from exporter.kube.objects import Meta, Namespace, Node, Pod
 from exporter.kube.tenant import DEFAULT_TENANT_FROM, parse_tenant_rules
 from exporter.kube.view import Change, View
-from exporter.node.attribution import Attributor
-from exporter.node.caches import CacheReader
+from exporter.node.attribution.owners import Attributor
+from exporter.node.attribution.residents import Residents
 from exporter.node.clock import Instant
-from exporter.node.devices import DeviceReader
-from exporter.node.hours import Origin
-from exporter.node.liveness import Liveness
-from exporter.node.meter import Meter
-from exporter.node.pods import PodBook
-from exporter.node.processes import ProcessTable
-from exporter.node.residents import Residents
+from exporter.node.metering.hours import Origin
+from exporter.node.metering.meter import Meter
 from exporter.node.sampler import Parts, Sampler
 from exporter.node.snapshot import CollectorHealth
+from exporter.node.sources.caches import CacheReader
+from exporter.node.sources.devices import DeviceReader
+from exporter.node.sources.liveness import Liveness
+from exporter.node.sources.pods import PodBook
+from exporter.node.sources.processes import ProcessTable
 from exporter.node.tallies import Tallies
 from exporter.node.watching import NodeWatches
 from exporter.nvidia.source import BusySample, DeviceReading, ProcessMemory, UtilizationSample

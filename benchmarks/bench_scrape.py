@@ -27,9 +27,9 @@ from exporter.delivery.metrics import DeliveryMetrics
 from exporter.exposition.board import Board, Draft
 from exporter.exposition.collector import Exposition
 from exporter.exposition.server import MetricsServer
-from exporter.node.counters import Labels, OwnerKey
-from exporter.node.meter import Rate
-from exporter.node.page import make_page
+from exporter.node.metering.counters import Labels, OwnerKey
+from exporter.node.metering.meter import Rate
+from exporter.node.showing.page import make_page
 from exporter.node.snapshot import (
     DeviceTotals,
     DeviceView,

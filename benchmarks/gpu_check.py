@@ -28,10 +28,10 @@ from pathlib import Path
 from contract.ids import ClusterCode, DeviceUuid, NodeUid, PodUid, new_epoch
 from exporter.node.checks import checked
 from exporter.node.clock import system_clock
-from exporter.node.counters import Labels, OwnerKey
-from exporter.node.hours import Origin
-from exporter.node.inputs import DeviceInput, OwnerInput
-from exporter.node.meter import Meter
+from exporter.node.metering.counters import Labels, OwnerKey
+from exporter.node.metering.hours import Origin
+from exporter.node.metering.inputs import DeviceInput, OwnerInput
+from exporter.node.metering.meter import Meter
 from exporter.nvidia.nvml import NvmlSource
 from exporter.nvidia.source import DeviceReading, SourceDownError
 

@@ -16,14 +16,14 @@ from exporter.hami.annotations.node_register import RegisteredDevice
 from exporter.hami.annotations.tally import FlawTally
 from exporter.kube.resources import T
 from exporter.kube.view import View
-from exporter.node.attribution import Attribution, Attributor
-from exporter.node.caches import CacheReader
+from exporter.node.attribution.joining import Sources
+from exporter.node.attribution.owners import Attribution, Attributor
+from exporter.node.attribution.residents import Residents
 from exporter.node.checks import REFUSED, checked
-from exporter.node.joining import Sources
-from exporter.node.liveness import Liveness
-from exporter.node.pods import PodBook
-from exporter.node.processes import ProcessTable
-from exporter.node.residents import Residents
+from exporter.node.sources.caches import CacheReader
+from exporter.node.sources.liveness import Liveness
+from exporter.node.sources.pods import PodBook
+from exporter.node.sources.processes import ProcessTable
 from exporter.node.tallies import Tallies
 from exporter.nvidia.source import DeviceReading, DeviceSource, SourceDownError
 from exporter.settings import NodeSettings

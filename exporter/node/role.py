@@ -32,19 +32,19 @@ from exporter.exposition.pages import Extras
 from exporter.exposition.server import MetricsServer
 from exporter.hami.annotations.tally import FlawTally
 from exporter.kube.client import ApiClient
-from exporter.node.attribution import Attributor
-from exporter.node.caches import CacheReader
+from exporter.node.attribution.owners import Attributor
+from exporter.node.attribution.residents import Residents
 from exporter.node.clock import system_clock
-from exporter.node.devices import DeviceReader
-from exporter.node.hours import Origin
-from exporter.node.liveness import Liveness
-from exporter.node.meter import Meter
-from exporter.node.packing import NodeState, resume, unpack
-from exporter.node.page import make_stale_page
-from exporter.node.pods import PodBook
-from exporter.node.processes import ProcessTable
-from exporter.node.residents import Residents
+from exporter.node.metering.hours import Origin
+from exporter.node.metering.meter import Meter
+from exporter.node.metering.packing import NodeState, resume, unpack
 from exporter.node.sampler import Parts, Sampler
+from exporter.node.showing.page import make_stale_page
+from exporter.node.sources.caches import CacheReader
+from exporter.node.sources.devices import DeviceReader
+from exporter.node.sources.liveness import Liveness
+from exporter.node.sources.pods import PodBook
+from exporter.node.sources.processes import ProcessTable
 from exporter.node.tallies import Tallies
 from exporter.node.watching import NodeWatches
 from exporter.nvidia.source import DeviceSource

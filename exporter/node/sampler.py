@@ -21,20 +21,20 @@ from exporter.exposition.page import DEFAULT_SERIES_BUDGET
 from exporter.hami.annotations.tally import FlawTally
 from exporter.kube.objects import Node, Pod
 from exporter.kube.view import Change
-from exporter.node.attribution import Attribution, Attributor
-from exporter.node.caches import LOOKS, CacheReader, CacheSurvey, Wait
+from exporter.node.attribution.joining import Sources
+from exporter.node.attribution.owners import Attribution, Attributor
+from exporter.node.attribution.reporting import sight_of
 from exporter.node.clock import Clock, Instant
-from exporter.node.composing import device_views, slice_views, tenant_views, unallocated_views
-from exporter.node.devices import SAMPLES_LOST, DeviceLook, DeviceReader
-from exporter.node.hami_page import make_hami_page
-from exporter.node.hours import Origin
-from exporter.node.joining import Sources
-from exporter.node.meter import Meter
-from exporter.node.packing import pack
-from exporter.node.page import make_page
-from exporter.node.pods import PodBook
-from exporter.node.reporting import sight_of
+from exporter.node.metering.hours import Origin
+from exporter.node.metering.meter import Meter
+from exporter.node.metering.packing import pack
+from exporter.node.showing.composing import device_views, slice_views, tenant_views, unallocated_views
+from exporter.node.showing.hami_page import make_hami_page
+from exporter.node.showing.page import make_page
 from exporter.node.snapshot import CollectorHealth, Snapshot
+from exporter.node.sources.caches import LOOKS, CacheReader, CacheSurvey, Wait
+from exporter.node.sources.devices import SAMPLES_LOST, DeviceLook, DeviceReader
+from exporter.node.sources.pods import PodBook
 from exporter.node.watching import NodeWatches
 
 

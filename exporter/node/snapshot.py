@@ -14,9 +14,9 @@ import msgspec
 
 from contract.ids import DeviceUuid
 from exporter.hami.annotations.mig_allocations import MigAllocation
-from exporter.node.counters import Labels, OwnerKey
-from exporter.node.hardware import HardwareView
-from exporter.node.meter import Rate
+from exporter.node.metering.counters import Labels, OwnerKey
+from exporter.node.metering.meter import Rate
+from exporter.node.sources.hardware import HardwareView
 from exporter.nvidia.source import DeviceReading
 
 

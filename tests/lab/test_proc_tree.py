@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from exporter.node.processes import HostProcess, ProcessTable
+from exporter.node.sources.processes import HostProcess, ProcessTable
 from lab.devices.proc_tree import ProcTree
 from lab.devices.processes import processes_of
 from lab.scenarios.demo import demo

@@ -16,13 +16,13 @@ from exporter.hami.resources import ResourceNames
 from exporter.kube.objects import Meta, Namespace, Pod
 from exporter.kube.tenant import DEFAULT_TENANT_FROM, parse_tenant_rules
 from exporter.kube.view import View
-from exporter.node.attribution import Attribution, Attributor
-from exporter.node.caches import CacheReader
-from exporter.node.joining import Sources
-from exporter.node.liveness import Liveness
-from exporter.node.pods import PodBook
-from exporter.node.processes import ProcessTable
-from exporter.node.residents import Residents
+from exporter.node.attribution.joining import Sources
+from exporter.node.attribution.owners import Attribution, Attributor
+from exporter.node.attribution.residents import Residents
+from exporter.node.sources.caches import CacheReader
+from exporter.node.sources.liveness import Liveness
+from exporter.node.sources.pods import PodBook
+from exporter.node.sources.processes import ProcessTable
 from exporter.node.tallies import Tallies
 from exporter.nvidia.source import DeviceReading, ProcessMemory
 from lab.workloads.region_writer import RegionFile

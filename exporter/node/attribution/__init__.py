@@ -1,0 +1,1 @@
+"""Whose is what: the sources of one tick joined by container. Pure."""

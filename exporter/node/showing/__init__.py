@@ -1,0 +1,1 @@
+"""From one tick's results to what a scrape gets."""

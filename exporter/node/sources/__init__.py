@@ -1,0 +1,1 @@
+"""What the node role reads each tick: cache files, NVML, processes, pods. Nothing is decided here."""
