@@ -10,10 +10,21 @@ Source of fields and merge rules: DESIGN section 5, `reference/ledger.md §5`.
 from __future__ import annotations
 
 from typing import Literal, TypeAlias
+from uuid import UUID
 
 import msgspec
 
-from contract.ids import ClusterCode, DeviceUuid, EpochId, NodeUid, PodUid, SliceKey, TenantKey, Witness
+from contract.ids import (
+    ClusterCode,
+    DeviceUuid,
+    EpochId,
+    NodeUid,
+    PodUid,
+    SliceKey,
+    TenantKey,
+    Witness,
+    allocation_id,
+)
 
 SCHEMA = 1
 """The version of the fact types below; a reader refuses a newer one alone, by name."""
@@ -87,6 +98,11 @@ class AllocationFact(_Fact, frozen=True, kw_only=True, tag="allocation"):
         """The slice that the fact speaks of."""
         return SliceKey(self.cluster, self.pod_uid, self.container, self.device_uuid)
 
+    @property
+    def allocation_id(self) -> UUID:
+        """The id of that slice."""
+        return allocation_id(self.cluster, self.pod_uid, self.container, self.device_uuid)
+
 
 class PresenceFact(_Fact, frozen=True, kw_only=True, tag="presence"):
     """A device was there, in one state and size, from `from_ms` to `to_ms` (the latest confirmation).
@@ -156,6 +172,11 @@ class _ContainerUse(_Use, frozen=True, kw_only=True):
     def slice_key(self) -> SliceKey:
         """The slice that the fact speaks of."""
         return SliceKey(self.cluster, self.pod_uid, self.container, self.device_uuid)
+
+    @property
+    def allocation_id(self) -> UUID:
+        """The id of that slice."""
+        return allocation_id(self.cluster, self.pod_uid, self.container, self.device_uuid)
 
 
 class SliceUsageFact(_ContainerUse, frozen=True, kw_only=True, tag="slice_usage"):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
+from hashlib import sha1
 from typing import Literal, NewType
 
 ClusterCode = NewType("ClusterCode", str)
@@ -23,6 +24,21 @@ Witness = Literal["node", "cluster"]
 ALLOCATION_NAMESPACE = uuid.UUID("6f0c6d8e-6f3f-5f2b-9a53-0d1b0f6f7a11")
 """Namespace of allocation ids (UUIDv5); fixed for ever, since ids are computed, never handed out."""
 
+_VERSION_AND_VARIANT = 0xF000 << 64 | 0xC000 << 48
+_VERSION_5 = 0x5000 << 64 | 0x8000 << 48
+"""RFC 9562: the four bits of the version, and the two of the variant."""
+
+
+def allocation_id(cluster: str, pod_uid: str, container: str, device_uuid: str) -> uuid.UUID:
+    """The id of a slice, which every part computes alike from its natural key: a UUIDv5.
+
+    `uuid.uuid5` says the same in twice the time, and a batch has thousands of slices.
+    """
+    name = "\x1f".join((cluster, pod_uid, container, device_uuid))
+    digest = sha1(ALLOCATION_NAMESPACE.bytes + name.encode(), usedforsecurity=False).digest()
+    number = int.from_bytes(digest[:16]) & ~_VERSION_AND_VARIANT
+    return uuid.UUID(int=number | _VERSION_5)
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class SliceKey:
@@ -36,8 +52,7 @@ class SliceKey:
     @property
     def allocation_id(self) -> uuid.UUID:
         """The id that every part computes alike from the natural key."""
-        name = "\x1f".join([self.cluster, self.pod_uid, self.container, self.device_uuid])
-        return uuid.uuid5(ALLOCATION_NAMESPACE, name)
+        return allocation_id(self.cluster, self.pod_uid, self.container, self.device_uuid)
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -7,7 +7,7 @@ one is a duplicate.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -16,12 +16,12 @@ from sqlalchemy.orm import Session
 
 from accounting.facts import kinds
 from accounting.facts.bounds import Refusal
-from accounting.facts.kinds import FactKind, Key, Row
+from accounting.facts.kinds import FactKind, Key, Values
 from accounting.facts.marks import mark
 from accounting.facts.quarantine import Refused, put_in_quarantine
 from accounting.facts.reading import Line
 from accounting.facts.touching import Window
-from accounting.store.bulk import insert_into, rows_of_keys, write_rows
+from accounting.store.bulk import insert_into, known_rows, merge_staged, stage_rows
 from accounting.store.models import IngestCounter, Node
 from contract.facts import AllocationFact, Fact, NodeStateFact, PresenceFact, canonical_bytes
 
@@ -56,11 +56,52 @@ class Taken:
     rejected: tuple[Rejected, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Arrivals(Generic[SomeFact]):
+    """The facts of one kind in a batch, taken apart before the store is asked about any.
+
+    Attributes:
+        kind: Their kind.
+        lines: Where each came from, in the order of the batch.
+        facts: The facts.
+        values: Each as the values of the kind's columns.
+        keys: The natural key of each.
+        firsts: For each key the place where it comes first; one of each is staged, in this order.
+    """
+
+    kind: FactKind[SomeFact]
+    lines: Sequence[Line]
+    facts: Sequence[SomeFact]
+    values: Sequence[Values]
+    keys: Sequence[Key]
+    firsts: Mapping[Key, int]
+
+    def stage(self, session: Session) -> None:
+        """Lay one row of each key beside its table."""
+        rows = (self.values[place] for place in self.firsts.values())
+        stage_rows(session, self.kind.model, self.kind.columns, rows)
+
+    def known(self, session: Session) -> dict[Key, SomeFact]:
+        """The facts that the store holds under the keys that are staged."""
+        names = [column.name for column in self.kind.table.columns]
+        keys = list(self.firsts)
+        return {
+            keys[position]: self.kind.fact_of(dict(zip(names, values, strict=True)))
+            for position, values in known_rows(session, self.kind.model, self._hours())
+        }
+
+    def _hours(self) -> tuple[str, int, int] | None:
+        if "hour_ms" not in self.kind.columns:
+            return None
+        place = self.kind.columns.index("hour_ms")
+        hours = [values[place] for values in self.values]
+        return "hour_ms", min(hours), max(hours)
+
+
 @dataclass(slots=True)
 class _Batch:
     """The transaction's working state."""
 
-    session: Session
     cluster: str
     now_ms: int
     stored: int = 0
@@ -80,8 +121,30 @@ class _Entry(Generic[SomeFact]):
 
     before: SomeFact | None
     now: SomeFact
-    row: Row | None = None
-    """What it will hold, as far as it was made already."""
+    values: Values | None = None
+    """What it will hold as values, as far as they were made already."""
+
+
+def arrange(lines: Sequence[Line]) -> list[Arrivals[Any]]:
+    """Take the good facts of a batch apart by kind: what can be done before it is its cluster's turn."""
+    arranged = []
+    for kind in KINDS:
+        of_kind = [line for line in lines if type(line.fact) is kind.fact_type]
+        if of_kind:
+            facts = [line.fact for line in of_kind]
+            values = list(map(kind.values_of, facts))
+            keys = list(map(kind.key_of, values))
+            firsts: dict[Key, int] = {}
+            for place, key in enumerate(keys):
+                firsts.setdefault(key, place)
+            arranged.append(Arrivals(kind, of_kind, facts, values, keys, firsts))
+    return arranged
+
+
+def stage(session: Session, arranged: Sequence[Arrivals[Any]]) -> None:
+    """Bring the facts into the database, beside its tables: part of the transaction, but of nobody's turn."""
+    for arrivals in arranged:
+        arrivals.stage(session)
 
 
 def ingest(session: Session, lines: Sequence[Line], *, cluster: str, now_ms: int) -> Taken:
@@ -93,15 +156,24 @@ def ingest(session: Session, lines: Sequence[Line], *, cluster: str, now_ms: int
         cluster: The cluster of the sender's token; all good facts are of it.
         now_ms: The clock.
     """
-    batch = _Batch(session, cluster, now_ms)
+    arranged = arrange(lines)
+    stage(session, arranged)
+    return merge(session, lines, arranged, cluster=cluster, now_ms=now_ms)
+
+
+def merge(
+    session: Session, lines: Sequence[Line], arranged: Sequence[Arrivals[Any]], *, cluster: str, now_ms: int
+) -> Taken:
+    """Do what `ingest` does with facts that are arranged and staged already."""
+    batch = _Batch(cluster, now_ms)
     for line in lines:
         if line.refusal is not None:
             batch.refuse(line, line.refusal)
-    changes = [(kind, _changed(batch, kind, lines)) for kind in KINDS]
+    changes = [(arrivals, _changed(batch, arrivals, arrivals.known(session))) for arrivals in arranged]
     if batch.stored:
         ingest_seq = _next_number(session)
-        for kind, entries in changes:
-            _write(batch, kind, entries, ingest_seq)
+        for arrivals, entries in changes:
+            _write(session, batch, arrivals, entries, ingest_seq)
         _name_nodes(session, (line.fact for line in lines))
         mark(session, cluster, batch.windows, now_ms=now_ms, ingest_seq=ingest_seq)
     put_in_quarantine(session, cluster, batch.quarantined, now_ms=now_ms)
@@ -118,26 +190,22 @@ def _next_number(session: Session) -> int:
     return session.execute(select(IngestCounter.last_seq)).scalar_one()
 
 
-def _changed(batch: _Batch, kind: FactKind[SomeFact], lines: Sequence[Line]) -> list[_Entry[SomeFact]]:
-    """The facts of one kind that change the store: read the rows they meet, and merge in memory."""
-    arrived: list[tuple[Line, SomeFact, Row, Key]] = []
-    for line in lines:
-        if isinstance(line.fact, kind.fact_type):
-            row = kind.row_of(line.fact)
-            arrived.append((line, line.fact, row, kind.key_of(row)))
-    if not arrived:
-        return []
-    known = _known(batch, kind, {key for *_, key in arrived})
-    entries: dict[Key, _Entry[SomeFact]] = {key: _Entry(fact, fact) for key, fact in known.items()}
-    for line, fact, row, key in arrived:
+def _changed(
+    batch: _Batch, arrivals: Arrivals[SomeFact], known: Mapping[Key, SomeFact]
+) -> list[_Entry[SomeFact]]:
+    """The facts of one kind that change the store: each is merged with what stands under its key."""
+    entries = {key: _Entry(fact, fact) for key, fact in known.items()}
+    for line, fact, values, key in zip(
+        arrivals.lines, arrivals.facts, arrivals.values, arrivals.keys, strict=True
+    ):
         entry = entries.get(key)
         if entry is None:
-            entries[key] = _Entry(None, fact, row)
+            entries[key] = _Entry(None, fact, values)
             batch.stored += 1
         else:
-            kept = _settle(batch, kind, line, entry.now, fact)
+            kept = _settle(batch, arrivals.kind, line, entry.now, fact)
             if kept is not entry.now:
-                entry.now, entry.row = kept, row if kept is fact else None
+                entry.now, entry.values = kept, values if kept is fact else None
     return [entry for entry in entries.values() if entry.before != entry.now]
 
 
@@ -157,23 +225,22 @@ def _settle(
     return merged.kept
 
 
-def _known(batch: _Batch, kind: FactKind[SomeFact], keys: set[Key]) -> dict[Key, SomeFact]:
-    """The facts that the store holds for these keys."""
-    names = [column.name for column in kind.table.columns]
-    found: dict[Key, SomeFact] = {}
-    for values in rows_of_keys(batch.session, kind.model, keys):
-        row = dict(zip(names, values, strict=True))
-        found[kind.key_of(row)] = kind.fact_of(row)
-    return found
-
-
 def _write(
-    batch: _Batch, kind: FactKind[SomeFact], changed: Sequence[_Entry[SomeFact]], ingest_seq: int
+    session: Session,
+    batch: _Batch,
+    arrivals: Arrivals[SomeFact],
+    changed: Sequence[_Entry[SomeFact]],
+    ingest_seq: int,
 ) -> None:
-    rows = [(entry.row or kind.row_of(entry.now)) | {"ingest_seq": ingest_seq} for entry in changed]
-    write_rows(batch.session, kind.model, rows)
-    for entry in changed:
-        batch.windows.extend(kind.touched(entry.before, entry.now, batch.now_ms))
+    if not changed:
+        return
+    kind = arrivals.kind
+    rows = [entry.values or kind.values_of(entry.now) for entry in changed]
+    staged = {id(arrivals.values[place]) for place in arrivals.firsts.values()}
+    if len(rows) != len(staged) or not all(id(row) in staged for row in rows):
+        stage_rows(session, kind.model, kind.columns, rows)
+    merge_staged(session, kind.model, kind.columns, {"ingest_seq": ingest_seq})
+    batch.windows += kind.touched(((entry.before, entry.now) for entry in changed), batch.now_ms)
 
 
 def _name_nodes(session: Session, facts: Iterable[Fact | None]) -> None:

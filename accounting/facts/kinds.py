@@ -7,10 +7,9 @@ Columns are named like fields, so a fact becomes a row and a row a fact without 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import cache
-from operator import itemgetter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from operator import attrgetter, itemgetter
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import msgspec
@@ -18,7 +17,7 @@ from sqlalchemy import Column, Table
 
 from accounting.facts import merging, touching
 from accounting.facts.merging import Merged
-from accounting.facts.touching import Window
+from accounting.facts.touching import Change, Window
 from accounting.store.models import (
     AllocationReport,
     Base,
@@ -40,15 +39,10 @@ from contract.facts import (
 
 Value: TypeAlias = str | int | bool | uuid.UUID | None
 Row: TypeAlias = dict[str, Value]
+Values: TypeAlias = tuple[Any, ...]
 Key: TypeAlias = tuple[Value, ...]
 
 SomeFact = TypeVar("SomeFact", bound=Fact)
-
-
-@cache
-def _key_getter(table: Table) -> Callable[[Mapping[str, Any]], Key]:
-    """Takes the natural key out of a row; every one has at least two columns."""
-    return itemgetter(*(column.name for column in table.primary_key))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +53,28 @@ class FactKind(Generic[SomeFact]):
         fact_type: The struct.
         model: The table's class.
         merge: What stays of two facts of one natural key.
-        touched: Which time of which device a change from one fact (None: there was none) to another may
+        touched: Which time of which device changes from one fact (None: there was none) to another may
             have changed, seen from now.
+        columns: Names of the table's columns that a fact says: all but `ingest_seq`.
+        key_of: Takes the natural key out of the values of these columns; every one has at least two.
     """
 
     fact_type: type[SomeFact]
     model: type[Base]
     merge: Callable[[SomeFact, SomeFact], Merged[SomeFact]]
-    touched: Callable[[SomeFact | None, SomeFact, int], list[Window]]
+    touched: Callable[[Iterable[Change[SomeFact]], int], list[Window]]
+    columns: tuple[str, ...] = field(init=False)
+    key_of: Callable[[Values], Key] = field(init=False)
+    _get: Callable[[SomeFact], Values] = field(init=False)
+    _labels_at: int | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        names = tuple(column.name for column in self.table.columns if column.name != "ingest_seq")
+        key_places = [names.index(column.name) for column in self.key_columns]
+        object.__setattr__(self, "columns", names)
+        object.__setattr__(self, "key_of", itemgetter(*key_places))
+        object.__setattr__(self, "_get", attrgetter(*names))
+        object.__setattr__(self, "_labels_at", names.index("labels") if "labels" in names else None)
 
     @property
     def table(self) -> Table:
@@ -80,19 +88,17 @@ class FactKind(Generic[SomeFact]):
         """The columns of the natural key, in the order of its index."""
         return list(self.table.primary_key)
 
-    def row_of(self, fact: SomeFact) -> Row:
-        """A fact as the values of its row, but for the number of the request that brings it."""
-        row: Row = msgspec.structs.asdict(fact)
-        del row["schema"]
-        if isinstance(fact, AllocationFact):
-            row["labels"] = msgspec.json.encode(fact.labels, order="sorted").decode()
-        if isinstance(fact, AllocationFact | SliceUsageFact):
-            row["allocation_id"] = fact.slice_key.allocation_id
-        return row
+    def values_of(self, fact: SomeFact) -> Values:
+        """A fact as the values of `columns`."""
+        values = self._get(fact)
+        if self._labels_at is None:
+            return values
+        labels = msgspec.json.encode(values[self._labels_at], order="sorted").decode()
+        return (*values[: self._labels_at], labels, *values[self._labels_at + 1 :])
 
-    def key_of(self, row: Mapping[str, Any]) -> Key:
-        """The natural key of a row."""
-        return _key_getter(self.table)(row)
+    def row_of(self, fact: SomeFact) -> Row:
+        """A fact as its row by column name, but for the number of the request that brings it."""
+        return dict(zip(self.columns, self.values_of(fact), strict=True))
 
     def fact_of(self, row: Mapping[str, Any]) -> SomeFact:
         """A row, by column name, as the fact that it keeps."""
@@ -103,10 +109,10 @@ class FactKind(Generic[SomeFact]):
 
 
 ALLOCATION = FactKind(
-    AllocationFact, AllocationReport, merging.merge_allocations, touching.touched_by_allocation
+    AllocationFact, AllocationReport, merging.merge_allocations, touching.touched_by_allocations
 )
-PRESENCE = FactKind(PresenceFact, PresenceReport, merging.merge_presence, touching.touched_by_presence)
-NODE_STATE = FactKind(NodeStateFact, NodeState, merging.merge_node_states, touching.touched_by_node_state)
-SLICE_USAGE = FactKind(SliceUsageFact, UsageFact, merging.merge_uses, touching.touched_by_use)
-UNALLOCATED_USE = FactKind(UnallocatedUseFact, UnallocatedFact, merging.merge_uses, touching.touched_by_use)
-DEVICE_USAGE = FactKind(DeviceUsageFact, DeviceFact, merging.merge_uses, touching.touched_by_use)
+PRESENCE = FactKind(PresenceFact, PresenceReport, merging.merge_presence, touching.touched_by_presences)
+NODE_STATE = FactKind(NodeStateFact, NodeState, merging.merge_node_states, touching.touched_by_node_states)
+SLICE_USAGE = FactKind(SliceUsageFact, UsageFact, merging.merge_uses, touching.touched_by_uses)
+UNALLOCATED_USE = FactKind(UnallocatedUseFact, UnallocatedFact, merging.merge_uses, touching.touched_by_uses)
+DEVICE_USAGE = FactKind(DeviceUsageFact, DeviceFact, merging.merge_uses, touching.touched_by_uses)

@@ -6,6 +6,7 @@ Invariant: a line that cannot be read costs that line and nothing else.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 
@@ -59,8 +60,7 @@ class Scope:
     node_uid: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """One line of a batch: its number from 1, its bytes, and the fact in it or why it is refused."""
 
     number: int

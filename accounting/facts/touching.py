@@ -7,8 +7,9 @@ never longer.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, TypeAlias, TypeVar
 from uuid import UUID
 
 from accounting.facts.bounds import MAX_AGE_MS, MS_PER_DAY
@@ -16,6 +17,7 @@ from accounting.settings import MAX_GRACE_MS
 from contract.facts import (
     AllocationFact,
     DeviceUsageFact,
+    Fact,
     NodeStateFact,
     PresenceFact,
     SliceUsageFact,
@@ -24,6 +26,9 @@ from contract.facts import (
 from contract.units import MS_PER_HOUR
 
 REACH_MS = MAX_GRACE_MS
+
+SomeFact = TypeVar("SomeFact", bound=Fact)
+SomeUse = TypeVar("SomeUse", SliceUsageFact, UnallocatedUseFact, DeviceUsageFact)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +58,16 @@ class Window:
         return range(first, self.to_ms + REACH_MS + 1, MS_PER_DAY)
 
 
-def touched_by_allocation(before: AllocationFact | None, after: AllocationFact, _now_ms: int) -> list[Window]:
+Change: TypeAlias = tuple[SomeFact | None, SomeFact]
+"""What the store held under a natural key (None: nothing), and what it holds now."""
+
+
+def touched_by_allocations(changes: Iterable[Change[AllocationFact]], _now_ms: int) -> list[Window]:
+    """The time that each change touches."""
+    return [window for before, after in changes for window in _by_allocation(before, after)]
+
+
+def _by_allocation(before: AllocationFact | None, after: AllocationFact) -> list[Window]:
     """Between a confirmation and the next only the time since; else all that is or was held.
 
     A report may give the merged slice another size, name or node, and an end cuts off what the other
@@ -88,13 +102,18 @@ def _sized_alike(before: AllocationFact, after: AllocationFact) -> bool:
     )
 
 
-def touched_by_presence(before: PresenceFact | None, after: PresenceFact, now_ms: int) -> list[Window]:
+def touched_by_presences(changes: Iterable[Change[PresenceFact]], now_ms: int) -> list[Window]:
+    """The time that each change touches."""
+    return [_by_presence(before, after, now_ms) for before, after in changes]
+
+
+def _by_presence(before: PresenceFact | None, after: PresenceFact, now_ms: int) -> Window:
     """A longer interval touches what it gained; a new one also all later time that had to guess from it."""
     if before is not None and _same_but_longer(before, after):
-        return [Window(after.node_uid, after.device_uuid, before.to_ms, after.to_ms)]
+        return Window(after.node_uid, after.device_uuid, before.to_ms, after.to_ms)
     # The size and state last known hold on where slices are held but nobody reports the card.
     ends = max(after.to_ms, now_ms)
-    return [Window(after.node_uid, after.device_uuid, after.from_ms, ends, reach="card")]
+    return Window(after.node_uid, after.device_uuid, after.from_ms, ends, reach="card")
 
 
 def _same_but_longer(before: PresenceFact, after: PresenceFact) -> bool:
@@ -103,22 +122,30 @@ def _same_but_longer(before: PresenceFact, after: PresenceFact) -> bool:
     )
 
 
-def touched_by_node_state(before: NodeStateFact | None, after: NodeStateFact, _now_ms: int) -> list[Window]:
+def touched_by_node_states(changes: Iterable[Change[NodeStateFact]], _now_ms: int) -> list[Window]:
+    """The time that each change touches."""
+    return [_by_node_state(before, after) for before, after in changes]
+
+
+def _by_node_state(before: NodeStateFact | None, after: NodeStateFact) -> Window:
     """What it gained on every device of the node; all of it, from the last heartbeat on, when it is new."""
     begins = min(after.from_ms, after.heartbeat_at_ms)
     if before is not None:
         began = min(before.from_ms, before.heartbeat_at_ms)
         is_longer = before.ready == after.ready and (after.ready or began == begins)
         begins = before.to_ms if is_longer else min(began, begins)
-    return [Window(after.node_uid, None, begins, after.to_ms)]
+    return Window(after.node_uid, None, begins, after.to_ms)
 
 
-def touched_by_use(
-    before: SliceUsageFact | UnallocatedUseFact | DeviceUsageFact | None,
-    after: SliceUsageFact | UnallocatedUseFact | DeviceUsageFact,
-    _now_ms: int,
-) -> list[Window]:
-    """Its hour: use shows life on a node that looked down, and energy is priced by the hour."""
-    nodes = {after.node_uid} if before is None else {before.node_uid, after.node_uid}
-    ends = after.hour_ms + MS_PER_HOUR
-    return [Window(node_uid, after.device_uuid, after.hour_ms, ends) for node_uid in sorted(nodes)]
+def touched_by_uses(changes: Iterable[Change[SomeUse]], _now_ms: int) -> list[Window]:
+    """Their hours: use shows life on a node that looked down, and energy is priced by the hour."""
+    hours = set()
+    for before, after in changes:
+        hours.add((after.node_uid, after.device_uuid, after.hour_ms))
+        if before is not None:
+            hours.add((before.node_uid, after.device_uuid, after.hour_ms))
+    # Ten slices of a card have the same hour to say.
+    return [
+        Window(node_uid, device_uuid, hour_ms, hour_ms + MS_PER_HOUR)
+        for node_uid, device_uuid, hour_ms in sorted(hours)
+    ]
