@@ -28,6 +28,7 @@ from accounting.ledger.merge import (
 from accounting.ledger.presence import BRIDGE_MS, HeldTime, PresenceSpan, not_ready_times, timeline
 from accounting.ledger.shares import Grant, mig_slices
 from accounting.ledger.sweep import Hold, PolicySpan, Segment, sweep
+from accounting.ledger.tenancy import Claim
 from accounting.store.models import AllocationReport, NodeState, PresenceReport, UsageFact
 from contract.facts import AllocationFact, Fact, NodeStateFact, PresenceFact
 from contract.ids import ClusterCode, DeviceKey, DeviceUuid, NodeUid, SliceKey
@@ -45,6 +46,12 @@ class HeldSlice:
     held: Held
     allocation_id: UUID
     """Kept, since a line is added to many times."""
+
+    @property
+    def claim(self) -> Claim:
+        """What decides whose it is."""
+        one = self.allocation
+        return Claim(one.slice_key.cluster, one.tenant_key, one.namespace, one.labels)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,15 +15,14 @@ from decimal import Decimal
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from accounting.access.audit import record
+from accounting.access.audit import record, require_reason
 from accounting.access.viewer import Viewer
-from accounting.errors import InvalidError
 from accounting.ledger.calendar import Month
 from accounting.periods.distribution import post_distribution
 from accounting.periods.hashing import first_statement
 from accounting.periods.issuing import issue, number_text
 from accounting.periods.months import CLOSED, CLOSING, OPEN, find_account, require_period
-from accounting.periods.preflight import MIN_COVERAGE, MS_PER_DAY, Preflight, clusters_of, preflight
+from accounting.periods.preflight import MIN_COVERAGE, MS_PER_DAY, Preflight, preflight
 from accounting.periods.rate import RATED, rate, rate_card
 from accounting.periods.sealing import Seal, make_seal
 from accounting.progress import Progress, unseen
@@ -38,6 +37,7 @@ from accounting.store.models import (
     SealedUse,
 )
 from accounting.store.versions import Known
+from accounting.tenants.rules import clusters_of
 from contract.ids import ClusterCode, DeviceKey, DeviceUuid, NodeUid
 
 
@@ -87,8 +87,8 @@ def close_period(
         NotFoundError: No such account or period.
         InvalidError: An override without a reason.
     """
-    if override_reason is not None and not override_reason.strip():
-        raise InvalidError("an override needs its reason: --override --reason TEXT")
+    if override_reason is not None:
+        require_reason(override_reason, "an override")
     with database.reading() as session:
         account = find_account(session, account_code)
         state = require_period(session, account, month).state
@@ -160,7 +160,7 @@ def _due_cards(session: Session, account: BillingAccount, period: BillingPeriod)
     rows = session.execute(
         select(RatingMark.cluster, RatingMark.node_uid, RatingMark.device_uuid)
         .where(
-            RatingMark.cluster.in_(clusters_of(session, account)),
+            RatingMark.cluster.in_(clusters_of(session, account.code)),
             RatingMark.ingest_seq != RATED,
             RatingMark.day_ms > period.starts_at_ms - MS_PER_DAY,
             RatingMark.day_ms < period.ends_at_ms,

@@ -6,7 +6,7 @@ live prices and policies, the instant and the grace.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import select
@@ -18,8 +18,9 @@ from accounting.ledger.intervals import Interval
 from accounting.ledger.policies import Policies
 from accounting.ledger.pricing import EVERY_MODEL, SKU_ENERGY, Price, edges
 from accounting.ledger.sweep import Segment
+from accounting.ledger.tenancy import IDLE_PATH, SHARED_PATH, Claim, Owner
 from accounting.periods.card import Card, read_card
-from accounting.periods.energy import EnergyBooks, read_energy
+from accounting.periods.energy import EnergyBooks, read_energy, unallocated_claim
 from accounting.periods.lines import Booked, Hour, Line, Lines, device_hours
 from accounting.periods.tariff import Account, Books
 from accounting.prices.book import DEFAULT_BOOK, live_prices
@@ -27,7 +28,7 @@ from accounting.prices.discounts import live_discounts
 from accounting.prices.policies import live_policies
 from accounting.store.models import BillingAccount, Cluster
 from accounting.store.versions import Known
-from accounting.tenants.tree import IDLE_PATH, SHARED_PATH, leaf_path
+from accounting.tenants.rules import live_tenancy, payers
 from contract.ids import DeviceKey
 from contract.units import MS_PER_HOUR, hour_start_ms
 
@@ -55,8 +56,10 @@ class Computed:
     energy: Mapping[int, EnergyHour]
     """Hours whose energy was reported."""
     lines: Sequence[Line]
-    bypassing: frozenset[str]
-    """Tenant keys of pods that used the card without an allocation."""
+    bypassing: frozenset[Owner]
+    """Who owned pods that used the card without an allocation."""
+    unmapped: frozenset[str]
+    """Paths of keys' own leaves that slices or pods on the card stay with until further notice."""
 
 
 def read_rulebook(session: Session, known: Known | None = None) -> Rulebook:
@@ -71,10 +74,18 @@ def read_rulebook(session: Session, known: Known | None = None) -> Rulebook:
         for row in session.scalars(select(BillingAccount))
     }
     prices, discounts = live_prices(session, known), live_discounts(session, known)
-    policies = live_policies(session, known)
+    policies, tenancy = live_policies(session, known), live_tenancy(session, known)
+    reached = payers(session)
     books = {
         row.code: Books(
-            accounts[row.account], accounts[row.platform_account], prices, DEFAULT_BOOK, discounts, policies
+            accounts[row.account],
+            accounts[row.platform_account],
+            prices,
+            DEFAULT_BOOK,
+            discounts,
+            policies,
+            tenancy,
+            {code: accounts[code] for code in reached.of_cluster(row.code)},
         )
         for row in session.scalars(select(Cluster))
     }
@@ -101,11 +112,32 @@ def cuts_of(books: Books, card: Card, window: Interval) -> list[int]:
     }
     models = {span.model for span in card.spans}
     cuts |= edges(price for price in books.prices if _concerns(price, books, models))
-    keys = {one.allocation.tenant_key for one in card.slices.values()}
-    paths = {IDLE_PATH, SHARED_PATH, *(leaf_path(books.account.code, key) for key in keys)}
+    paths = {IDLE_PATH, SHARED_PATH}
+    for claim in {one.claim for one in card.slices.values()}:
+        paths.update(owner.path for owner in books.owned(claim).owners)
+    claims = [(one.claim, (one.held.from_ms, one.held.to_ms)) for one in card.slices.values()]
+    cuts |= owner_cuts(books, claims)
     cuts |= edges(one for one in books.discounts if any(map(one.concerns, paths)))
     cuts |= books.policies.edges(("share", "energy", "unallocated"))
     return sorted(cut for cut in cuts if window[0] < cut < window[1])
+
+
+def owner_cuts(books: Books, claims: Iterable[tuple[Claim, Interval]]) -> set[int]:
+    """Where what was held or used changes hands; in another account also its midnights and prices.
+
+    Nothing is cut where nobody changes, so that a rule leaves all other slices as they are.
+    """
+    cuts: set[int] = set()
+    for claim, when in claims:
+        owned = books.owned(claim)
+        cuts.update(owned.changes_in(*when))
+        for start, end, owner in owned.stretches(*when):
+            account = books.account_of(owner)
+            if account not in {books.account, books.platform}:
+                of_account = {*midnights_ms(start, end, account.time_zone)}
+                of_account |= edges(price for price in books.prices if price.currency == account.currency)
+                cuts.update(at_ms for at_ms in of_account if start < at_ms < end)
+    return cuts
 
 
 def _concerns(price: Price, books: Books, models: set[str]) -> bool:
@@ -123,8 +155,10 @@ class Swept:
     segments: Sequence[Segment]
     energy: Mapping[int, EnergyHour]
     lines: Lines
-    bypassing: frozenset[str]
-    """Tenant keys of pods that used the card without an allocation."""
+    bypassing: frozenset[Owner]
+    """Who owned pods that used the card without an allocation."""
+    unmapped: frozenset[str]
+    """Paths of keys' own leaves that slices or pods on the card stay with until further notice."""
 
 
 def sweep_lines(
@@ -156,9 +190,27 @@ def sweep_lines(
     lines = Lines(card, books, trail)
     lines.add(segments)
     facts = read_energy(session, key, whole)
-    energy = EnergyBooks(lines, cuts).add(segments, facts)
-    bypassing = frozenset(use.tenant_key for hour in facts.values() for use in hour.unallocated)
-    return Swept(card, segments, energy, lines, bypassing)
+    uses = [
+        (unallocated_claim(use), (use.from_ms, use.to_ms))
+        for hour in facts.values()
+        for use in hour.unallocated
+    ]
+    uses += [
+        (card.slices[use.slice_key].claim, (use.from_ms, use.to_ms))
+        for hour in facts.values()
+        for use in hour.slices
+        if use.slice_key in card.slices
+    ]
+    energy_cuts = sorted({*cuts, *owner_cuts(books, uses)})
+    energy = EnergyBooks(lines, energy_cuts).add(segments, facts)
+    bypassing = frozenset(
+        books.owned(unallocated_claim(use)).at(use.from_ms)
+        for hour in facts.values()
+        for use in hour.unallocated
+    )
+    claims = {claim for claim, _ in uses} | {one.claim for one in card.slices.values()}
+    unmapped = frozenset(books.owned(claim).last.path for claim in claims)
+    return Swept(card, segments, energy, lines, bypassing, unmapped)
 
 
 def compute(
@@ -171,7 +223,7 @@ def compute(
             day_bounds_ms(run[0], account.time_zone)[0],
             day_bounds_ms(run[1] - 1, account.time_zone)[1],
         )
-        for account in (books.account, books.platform)
+        for account in books.accounts
     }
     window = (
         min(run[0], *(start for start, _ in days.values())),
@@ -190,4 +242,5 @@ def compute(
             if days[line_key.account][0] <= line_key.day_ms < days[line_key.account][1]
         ],
         bypassing=swept.bypassing,
+        unmapped=swept.unmapped,
     )

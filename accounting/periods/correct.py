@@ -15,7 +15,7 @@ from typing import Any
 from sqlalchemy import insert
 from sqlalchemy.orm import Session
 
-from accounting.access.audit import record
+from accounting.access.audit import record, require_reason
 from accounting.access.viewer import Viewer
 from accounting.errors import ConflictError
 from accounting.ledger.calendar import Month, day_bounds_ms, local_date
@@ -114,9 +114,12 @@ def correct_period(
 
     Raises:
         NotFoundError: No such account or period.
+        InvalidError: A reason that says nothing.
         ConflictError: The period is not closed, its seal is broken, a needed price is missing, or another
             correction was posted meanwhile.
     """
+    if reason is not None:
+        require_reason(reason, "a correction")
     with database.reading() as session:
         account = find_account(session, account_code)
         currency = account.currency
@@ -291,7 +294,7 @@ def _row(
         "corrects_period_id": period.id,
         "corrects_kind": one.key.kind,
         "corrects_day_ms": one.key.day_ms,
-        "tenant_id": tenants.bearer(account.code, one.key.tenant, one.described.tenant_key),
+        "tenant_id": tenants.at(one.key.tenant, account.code),
         "charge_from_ms": one.described.charge_from_ms,
         "charge_to_ms": one.described.charge_to_ms,
         "node": one.described.node,

@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
-from sqlalchemy import func, insert, or_, select
+from sqlalchemy import func, insert, select
 from sqlalchemy.orm import Session
 
 from accounting.ledger.calendar import Month, day_bounds_ms, month_bounds_ms
@@ -24,13 +25,17 @@ from accounting.ledger.intervals import Interval
 from accounting.ledger.policies import Policies, PolicyRule
 from accounting.ledger.pricing import SKU_IDLE
 from accounting.ledger.rounding import EXACT, PPM_MS, exact_sum
+from accounting.ledger.tenancy import IDLE_PATH
 from accounting.periods.months import OPEN, Periods
 from accounting.prices.policies import live_policies
 from accounting.store.models import BillingAccount, Cluster, LedgerLine, Tenant
 from accounting.store.versions import Known
-from accounting.tenants.tree import IDLE_PATH
+from accounting.tenants.rules import clusters_of, payers
 
 DISTRIBUTION = "distribution"
+
+_Tenant: TypeAlias = tuple[int, str, str]
+"""Id, account, path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,7 @@ class IdleShare:
 
     tenant: str
     tenant_id: int
+    account: str
     cluster: str
     model: str
     day_ms: int
@@ -78,36 +84,42 @@ def distribute_month(
         known: The policy versions that count; None: those that are live.
     """
     platform = session.get_one(BillingAccount, cluster.platform_account)
-    account = session.get_one(BillingAccount, cluster.account)
     window = month_bounds_ms(month, platform.time_zone)
     policies = live_policies(session, known)
     idle = _idle(session, cluster, window)
-    held = _held(session, cluster, window)
+    reached = _reached(session, cluster, platform)
+    held = _held(session, cluster, reached, window)
     pools: dict[tuple[str, PolicyRule | None], list[int]] = defaultdict(list)
     for model, day_ms in sorted(idle):
         pools[model, policies.at("idle", day_ms)].append(day_ms)
     return _distributed(
-        cluster, pools, idle, _Held(held, policies, platform.currency is not None), _reach(account, platform)
+        cluster, pools, idle, _Held(held, policies, platform.currency is not None), _kept(cluster, reached)
     )
 
 
-def _reach(account: BillingAccount, platform: BillingAccount) -> str | None:
-    """Why nothing may be handed on to an account; None: it may."""
-    if (account.currency, account.time_zone) == (platform.currency, platform.time_zone):
-        return None
-    return f"account {account.code} has another currency or time zone"
+def _reached(session: Session, cluster: Cluster, platform: BillingAccount) -> list[str]:
+    """The accounts of the cluster's tenants that idle capacity may be handed on to."""
+    codes = {cluster.account, *payers(session).of_cluster(cluster.code)} - {platform.code}
+    accounts = session.scalars(select(BillingAccount).where(BillingAccount.code.in_(codes)))
+    alike = (platform.currency, platform.time_zone)
+    return sorted(one.code for one in accounts if (one.currency, one.time_zone) == alike)
+
+
+def _kept(cluster: Cluster, reached: Sequence[str]) -> str | None:
+    """Why nothing may be handed on; None: it may."""
+    return None if reached else f"account {cluster.account} has another currency or time zone"
 
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """Own share × time by model, day and tenant (id, path)."""
+    """Own share × time by model, day and tenant (id, account, path)."""
 
-    by_day: Mapping[tuple[str, int], Mapping[tuple[int, str], int]]
+    by_day: Mapping[tuple[str, int], Mapping[_Tenant, int]]
     policies: Policies
     has_currency: bool
 
-    def in_pool(self, model: str, rule: PolicyRule) -> dict[tuple[int, str], int]:
-        found: dict[tuple[int, str], int] = defaultdict(int)
+    def in_pool(self, model: str, rule: PolicyRule) -> dict[_Tenant, int]:
+        found: dict[_Tenant, int] = defaultdict(int)
         for (of_model, day_ms), tenants in self.by_day.items():
             if of_model == model and self.policies.at("idle", day_ms) == rule:
                 for tenant, own in tenants.items():
@@ -127,7 +139,7 @@ def _distributed(
         quantity = sum(idle[model, day_ms].quantity_ppm_ms for day_ms in days)
         policy = KEEP if rule is None else rule.value
         weights: dict[str, int] = {}
-        ids: dict[str, int] = {}
+        tenants: dict[str, tuple[int, str]] = {}
         kept = reach
         if rule is None or policy == KEEP:
             kept = "the policy keeps it"
@@ -135,14 +147,16 @@ def _distributed(
             kept = "some of it has no price"
         elif reach is None:
             in_pool = held.in_pool(model, rule)
-            ids = {path: tenant_id for tenant_id, path in in_pool}
-            weights = weights_of({path: own for (_, path), own in in_pool.items()}, policy)
+            # One that is in several accounts (`unassigned`) is one receiver in each.
+            tenants = {f"{path} {account}": (tenant_id, account) for tenant_id, account, path in in_pool}
+            weights = weights_of({f"{key[2]} {key[1]}": own for key, own in in_pool.items()}, policy)
             kept = None if weights else "no tenant held a part of the pool"
         stated.append(IdlePool(cluster.code, model, policy, quantity, len(weights), kept))
         for day_ms in days:
-            for path, part in distribute_idle(idle[model, day_ms], weights).items():
+            for name, part in distribute_idle(idle[model, day_ms], weights).items():
                 assert rule is not None
-                shares.append(IdleShare(path, ids[path], cluster.code, model, day_ms, rule, part))
+                path = name.rpartition(" ")[0]
+                shares.append(IdleShare(path, *tenants[name], cluster.code, model, day_ms, rule, part))
     return Distribution(stated, shares)
 
 
@@ -168,14 +182,20 @@ def _idle(session: Session, cluster: Cluster, window: Interval) -> dict[tuple[st
 
 
 def _held(
-    session: Session, cluster: Cluster, window: Interval
-) -> dict[tuple[str, int], dict[tuple[int, str], int]]:
-    by_tenant = (LedgerLine.model, LedgerLine.day_ms, LedgerLine.tenant_id, Tenant.path)
+    session: Session, cluster: Cluster, accounts: Sequence[str], window: Interval
+) -> dict[tuple[str, int], dict[_Tenant, int]]:
+    by_tenant = (
+        LedgerLine.model,
+        LedgerLine.day_ms,
+        LedgerLine.tenant_id,
+        LedgerLine.account,
+        Tenant.path,
+    )
     rows = session.execute(
         select(*by_tenant, func.sum(LedgerLine.own_quantity))
         .join(Tenant, Tenant.id == LedgerLine.tenant_id)
         .where(
-            LedgerLine.account == cluster.account,
+            LedgerLine.account.in_(accounts),
             LedgerLine.cluster == cluster.code,
             LedgerLine.kind == "usage",
             LedgerLine.day_ms >= window[0],
@@ -183,9 +203,9 @@ def _held(
         )
         .group_by(*by_tenant)
     )
-    found: dict[tuple[str, int], dict[tuple[int, str], int]] = defaultdict(dict)
-    for model, day_ms, tenant_id, path, own in rows:
-        found[model, day_ms][tenant_id, path] = int(own)
+    found: dict[tuple[str, int], dict[_Tenant, int]] = defaultdict(dict)
+    for model, day_ms, tenant_id, account, path, own in rows:
+        found[model, day_ms][tenant_id, account, path] = int(own)
     return found
 
 
@@ -193,7 +213,7 @@ def post_distribution(session: Session, account_code: str, month: Month) -> int:
     """Post the idle shares of every cluster that an account pays for or bears; once, while still open.
 
     To be called when a period is about to close, in the transaction that freezes it: after the last
-    rating, before its state changes. A cluster whose other account has closed the month already, or whose
+    rating, before its state changes. A cluster of whose accounts one has closed the month already, or whose
     shares are posted, is left as it is.
 
     Args:
@@ -202,35 +222,38 @@ def post_distribution(session: Session, account_code: str, month: Month) -> int:
         month: The period.
 
     Returns:
-        How many lines were added, over both accounts.
+        How many lines were added, over all accounts.
     """
-    added = 0
-    concerned = or_(Cluster.account == account_code, Cluster.platform_account == account_code)
-    for cluster in session.scalars(select(Cluster).where(concerned).order_by(Cluster.code)).all():
-        added += _post(session, cluster, month)
-    return added
+    clusters = clusters_of(session, account_code)
+    return sum(_post(session, session.get_one(Cluster, code), month) for code in clusters)
 
 
 def _post(session: Session, cluster: Cluster, month: Month) -> int:
     platform = session.get_one(BillingAccount, cluster.platform_account)
-    account = session.get_one(BillingAccount, cluster.account)
-    if _reach(account, platform) is not None:
-        return 0
     starts_at_ms, _ = month_bounds_ms(month, platform.time_zone)
     periods = Periods(session)
     giving = periods.at(platform.code, platform.time_zone, starts_at_ms)
-    taking = periods.at(account.code, account.time_zone, starts_at_ms)
-    if giving.state != OPEN or taking.state != OPEN or _is_posted(session, cluster, giving.id):
+    if giving.state != OPEN or _is_posted(session, cluster, giving.id):
         return 0
     shares = distribute_month(session, cluster, month).shares
-    if not shares:
+    takers = {code: session.get_one(BillingAccount, code) for code in sorted({one.account for one in shares})}
+    # Those that shares reach have the zone of the platform account.
+    taking = {code: periods.at(code, one.time_zone, starts_at_ms) for code, one in takers.items()}
+    if not shares or any(period.state != OPEN for period in taking.values()):
         return 0
     idle_id = session.scalars(select(Tenant.id).where(Tenant.path == IDLE_PATH)).one()
     given: dict[tuple[str, int], list[IdleShare]] = defaultdict(list)
     for share in shares:
         given[share.model, share.day_ms].append(share)
     rows = [
-        _row(share, account, taking.id, share.tenant_id, share.idle, f"idle capacity, {share.policy.value}")
+        _row(
+            share,
+            takers[share.account],
+            taking[share.account].id,
+            share.tenant_id,
+            share.idle,
+            f"idle capacity, {share.policy.value}",
+        )
         for share in shares
     ]
     for of_day in given.values():

@@ -26,10 +26,10 @@ from accounting.ledger.merge import take_epochs
 from accounting.ledger.policies import VALUES, PolicyRule
 from accounting.ledger.pricing import SKU_ENERGY, SKU_UNALLOCATED
 from accounting.ledger.sweep import Segment
+from accounting.ledger.tenancy import IDLE_PATH, SHARED_PATH, Claim
 from accounting.periods.card import read_facts
 from accounting.periods.lines import Bearer, Entry, LineKind, Lines, Resource, card_resource_key
 from accounting.store.models import DeviceFact, UnallocatedFact, UsageFact
-from accounting.tenants.tree import IDLE_PATH, SHARED_PATH
 from contract.apportion import apportion
 from contract.facts import DeviceUsageFact, SliceUsageFact, UnallocatedUseFact
 from contract.ids import DeviceKey, SliceKey
@@ -73,6 +73,11 @@ def read_energy(session: Session, key: DeviceKey, window: Interval) -> dict[int,
     }
 
 
+def unallocated_claim(use: UnallocatedUseFact) -> Claim:
+    """What decides whose use without an allocation is."""
+    return Claim(use.cluster, use.tenant_key, use.namespace)
+
+
 @dataclass(slots=True)
 class EnergyBooks:
     """Puts a card's energy and priced unallocated use on its lines."""
@@ -80,7 +85,7 @@ class EnergyBooks:
     lines: Lines
     cuts: Sequence[int]
     """Sorted instants that lines are cut at."""
-    _tenants: dict[SliceKey, Bearer] = field(default_factory=dict)
+    _claims: dict[SliceKey, Claim] = field(default_factory=dict)
 
     def add(self, segments: Sequence[Segment], facts: Mapping[int, EnergyFacts]) -> dict[int, EnergyHour]:
         """Add the hours that were reported; returns them, closed."""
@@ -107,15 +112,16 @@ class EnergyBooks:
 
     def _name(self, facts: EnergyFacts) -> None:
         """Who the containers of an hour belong to; one whose allocation is not told yet to nobody."""
-        account, slices = self.lines.books.account, self.lines.card.slices
+        slices = self.lines.card.slices
         for use in facts.slices:
-            one = slices.get(use.slice_key)
-            key = "" if one is None else one.allocation.tenant_key
-            self._tenants[use.slice_key] = Bearer.tenant(account, key)
+            self._claims[use.slice_key] = Claim(use.cluster, "", "")
         for other in sorted(facts.unallocated, key=lambda use: (use.from_ms, use.epoch)):
-            self._tenants[other.slice_key] = Bearer.tenant(account, other.tenant_key)
+            self._claims[other.slice_key] = unallocated_claim(other)
         for slice_key, one in slices.items():
-            self._tenants[slice_key] = Bearer.tenant(account, one.allocation.tenant_key)
+            self._claims[slice_key] = one.claim
+
+    def _owner(self, slice_key: SliceKey, at_ms: int) -> Bearer:
+        return Bearer.of(self.lines.books, self._claims[slice_key], at_ms)
 
     def _bear(self, portion: Portion) -> None:
         platform = self.lines.books.platform
@@ -123,14 +129,14 @@ class EnergyBooks:
         rule = self.lines.tariff.policy("energy", portion.from_ms)
         if portion.source == "idle_free" or portion.slice_key is None:
             path = IDLE_PATH if portion.source == "idle_free" else SHARED_PATH
-            bearer = Bearer(platform, path, None)
+            bearer = Bearer(platform, path)
         elif portion.source != "unallocated":
-            bearer = self._tenants[portion.slice_key]
+            bearer = self._owner(portion.slice_key, portion.from_ms)
         elif self._is_priced(portion.from_ms):
-            kind, bearer = "unallocated", self._tenants[portion.slice_key]
+            kind, bearer = "unallocated", self._owner(portion.slice_key, portion.from_ms)
             rule = self.lines.tariff.policy("unallocated", portion.from_ms)
         else:
-            bearer = Bearer(platform, SHARED_PATH, None)
+            bearer = Bearer(platform, SHARED_PATH)
         if not self.lines.tariff.sells_energy(bearer.account, portion.from_ms):
             return
         self.lines.book(
@@ -173,7 +179,7 @@ class EnergyBooks:
             use.container,
         )
         rule = self.lines.tariff.policy("unallocated", when[0])
-        bearer = self._tenants[use.slice_key]
+        bearer = self._owner(use.slice_key, when[0])
         model = self._model_at(when[0])
         entry = Entry("unallocated", SKU_UNALLOCATED, bearer, resource, model, *when, rule)
         self.lines.book(entry, ppm_ms, ppm_ms)

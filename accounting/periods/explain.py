@@ -20,12 +20,13 @@ from uuid import UUID
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from accounting.access.viewer import Viewer, is_at_or_below, only_visible, path_is_visible
+from accounting.access.viewer import Viewer, is_at_or_below, only_visible
 from accounting.errors import InvalidError, NotFoundError
 from accounting.ledger.calendar import day_bounds_ms, midnight_ms
 from accounting.ledger.intervals import Interval
 from accounting.ledger.shares import POLICIES, Grant, Policy, card_units, mig_slices, share_units
 from accounting.ledger.sweep import Segment
+from accounting.ledger.tenancy import IDLE_PATH, SHARED_PATH
 from accounting.periods.card import HeldSlice
 from accounting.periods.compute import Rulebook, Swept, read_rulebook, sweep_lines
 from accounting.periods.lines import Booked, Entry, LineKey, LineKind
@@ -43,7 +44,8 @@ from accounting.store.models import (
     TenantDiscount,
 )
 from accounting.store.versions import Known
-from accounting.tenants.tree import find_tenant, leaf_path
+from accounting.store.walls import CARDS, seeing
+from accounting.tenants.tree import find_tenant, list_tenants
 from contract.ids import ClusterCode, DeviceKey, DeviceUuid, NodeUid, SliceKey
 from contract.units import MS_PER_HOUR, hour_start_ms
 
@@ -150,7 +152,7 @@ def explain_line(session: Session, viewer: Viewer, line_id: int) -> Explanation:
     row = session.execute(only_visible(asked.where(LedgerLine.id == line_id), viewer)).one_or_none()
     if row is None:
         raise NotFoundError(f"no line {line_id}; take one from a statement, where each names its own")
-    return _Explainer(session, viewer).explain(row[0], row[1])
+    return _explainer(session, viewer).explain(row[0], row[1])
 
 
 def explain_day(session: Session, viewer: Viewer, tenant_name: str, day: date) -> list[Explanation]:
@@ -163,7 +165,7 @@ def explain_day(session: Session, viewer: Viewer, tenant_name: str, day: date) -
     if not _FIRST_DAY <= day < _LAST_DAY:
         raise InvalidError(f"no ledger reaches to {day.isoformat()}")
     tenant = find_tenant(session, viewer, tenant_name)
-    explainer = _Explainer(session, viewer)
+    explainer = _explainer(session, viewer)
     found = []
     for account in session.scalars(select(BillingAccount).order_by(BillingAccount.code)):
         rows = session.execute(
@@ -195,10 +197,15 @@ class _Day:
         return segments[index] if index >= 0 and at_ms < segments[index].to_ms else None
 
 
+def _explainer(session: Session, viewer: Viewer) -> _Explainer:
+    return _Explainer(session, frozenset(tenant.path for tenant in list_tenants(session, viewer)))
+
+
 @dataclass(slots=True)
 class _Explainer:
     session: Session
-    viewer: Viewer
+    tenants: frozenset[str]
+    """Those that the viewer may see: neighbours of all others are only `others`."""
     _days: dict[tuple[DeviceKey, Interval, int], _Day] = field(default_factory=dict)
     _rulebooks: dict[int, Rulebook] = field(default_factory=dict)
 
@@ -210,11 +217,15 @@ class _Explainer:
         coverage = None
         if line.kind in RATED_KINDS:
             bounds = day_bounds_ms(line.day_ms, zone)
-            day = self._day(line, bounds, period)
+            with seeing(self.session, CARDS):
+                day = self._day(line, bounds, period)
+                measured = self._measured(line) if line.kind == "usage" else []
             wanted = _key_of(line, path)
             steps = [self._step(day, booked) for booked in day.trail if booked.key == wanted]
             coverage = _coverage(day.swept.segments, bounds)
-            measured = self._measured(line) if line.kind == "usage" else []
+        with seeing(self.session, CARDS):
+            # An ancestor's discount holds for the line too.
+            discounts = _chain(self.session, TenantDiscount, line.discount_version_id)
         return Explanation(
             line=line,
             tenant=path,
@@ -222,7 +233,7 @@ class _Explainer:
             state=period.state,
             prices=_chain(self.session, PriceVersion, line.price_version_id),
             policies=_chain(self.session, PolicyVersion, line.policy_version_id),
-            discounts=_chain(self.session, TenantDiscount, line.discount_version_id),
+            discounts=discounts,
             steps=steps,
             measured=measured,
             coverage=coverage,
@@ -283,10 +294,10 @@ class _Explainer:
         share = None
         for part in () if segment is None or entry.kind == "unallocated" else segment.parts:
             one = day.swept.card.slices[part.slice_key]
-            tenant = self._tenant(day, one)
+            tenant = self._tenant(day, one, entry.from_ms)
             if str(one.allocation_id) == mine:
                 share = _share(one, segment, entry)
-            elif path_is_visible(self.viewer, tenant):
+            elif tenant in self.tenants:
                 allocation = one.allocation
                 pod = (allocation.namespace, allocation.pod, allocation.slice_key.container)
                 named.append(Neighbour(tenant, *pod, part.charged_ppm_ms))
@@ -295,12 +306,12 @@ class _Explainer:
                 others_charged += part.charged_ppm_ms
         return named, others, others_charged, share
 
-    def _tenant(self, day: _Day, one: HeldSlice) -> str:
-        return leaf_path(day.swept.lines.books.account.code, one.allocation.tenant_key)
+    def _tenant(self, day: _Day, one: HeldSlice, at_ms: int) -> str:
+        return day.swept.lines.books.owned(one.claim).at(at_ms).path
 
     def _holder(self, day: _Day, entry: Entry) -> str:
         """The container that drew energy on one of its tenant's lines."""
-        if entry.holder is None or entry.bearer.tenant_key is None:
+        if entry.holder is None or entry.bearer.path in {IDLE_PATH, SHARED_PATH}:
             return ""
         one = day.swept.card.slices.get(entry.holder)
         if one is None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from sqlalchemy import or_, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from accounting.ledger.calendar import Month
@@ -20,6 +20,8 @@ from accounting.periods.distribution import DISTRIBUTION, Distribution, distribu
 from accounting.prices.policies import live_policies
 from accounting.store.models import BillingAccount, BillingPeriod, Cluster, LedgerLine
 from accounting.store.versions import Known
+from accounting.store.walls import EVERYTHING, seeing
+from accounting.tenants.rules import clusters_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +79,15 @@ def view_idle(
     rules = live_policies(session, known).rules
     if period is None or all(rule.kind != "idle" or rule.value == VALUES["idle"][0] for rule in rules):
         return IdleView((), frozenset())
-    concerned = or_(Cluster.account == account.code, Cluster.platform_account == account.code)
-    clusters = session.scalars(select(Cluster).where(concerned).order_by(Cluster.code)).all()
+    # What a tenant is handed depends on what all others hold.
+    with seeing(session, EVERYTHING):
+        return _view(session, account, month, period, known)
+
+
+def _view(
+    session: Session, account: BillingAccount, month: Month, period: BillingPeriod, known: Known | None
+) -> IdleView:
+    clusters = [session.get_one(Cluster, code) for code in clusters_of(session, account.code)]
     posted = session.scalars(
         select(LedgerLine.cluster)
         .where(LedgerLine.period_id == period.id, LedgerLine.kind == DISTRIBUTION)

@@ -17,9 +17,9 @@ from accounting.ledger.policies import PolicyRule
 from accounting.ledger.pricing import SKU_ENERGY, SKU_IDLE, SKU_SLICE, Discount, Price
 from accounting.ledger.rounding import MJ, PPM_MS, amount_of
 from accounting.ledger.sweep import Part, Segment
+from accounting.ledger.tenancy import IDLE_PATH, Claim
 from accounting.periods.card import Card, HeldSlice
 from accounting.periods.tariff import Account, Books, Tariff
-from accounting.tenants.tree import IDLE_PATH, leaf_path
 from contract.ids import SliceKey
 from contract.units import MS_PER_HOUR, hour_start_ms
 
@@ -28,17 +28,16 @@ LineKind: TypeAlias = Literal["usage", "energy", "idle", "unallocated"]
 
 @dataclass(frozen=True, slots=True)
 class Bearer:
-    """Who bears a line: the tenant of a key in an account, or one that the product itself defines."""
+    """Who bears a line: a tenant, and the account that the line is in."""
 
     account: Account
     path: str
-    tenant_key: str | None
-    """None: built in."""
 
     @classmethod
-    def tenant(cls, account: Account, tenant_key: str) -> Bearer:
-        """The tenant that a key means."""
-        return cls(account, leaf_path(account.code, tenant_key), tenant_key)
+    def of(cls, books: Books, claim: Claim, at_ms: int) -> Bearer:
+        """The owner of a claim at an instant."""
+        owner = books.owned(claim).at(at_ms)
+        return cls(books.account_of(owner), owner.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +201,7 @@ class Lines:
 
     def add(self, segments: Sequence[Segment]) -> None:
         """Add the card time of segments, in time order."""
-        idle = Bearer(self.books.platform, IDLE_PATH, None)
+        idle = Bearer(self.books.platform, IDLE_PATH)
         for segment in segments:
             for part in segment.parts:
                 self._charge(segment, part)
@@ -234,7 +233,7 @@ class Lines:
             line.degraded_ppm_ms += part.charged_ppm_ms
 
     def _begin(self, segment: Segment, part: Part, one: HeldSlice) -> Line:
-        bearer = Bearer.tenant(self.books.account, one.allocation.tenant_key)
+        bearer = Bearer.of(self.books, one.claim, segment.from_ms)
         policy = self.tariff.policy("share", segment.from_ms)
         when = (segment.from_ms, segment.to_ms)
         entry = Entry("usage", SKU_SLICE, bearer, Resource.of_slice(one), segment.model, *when, policy)

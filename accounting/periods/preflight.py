@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Literal, TypeAlias
 
-from sqlalchemy import func, or_, select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from accounting.errors import InvalidError
 from accounting.ledger.calendar import Month, at_text, midnight_ms
 from accounting.ledger.rounding import amount_of
 from accounting.periods.months import CLOSED, OPEN, named, require_period
@@ -31,6 +32,7 @@ from accounting.store.models import (
     PresenceReport,
     RatingMark,
 )
+from accounting.tenants.rules import clusters_of
 from contract.units import MS_PER_HOUR
 
 MS_PER_DAY = 24 * MS_PER_HOUR
@@ -84,6 +86,21 @@ class Preflight:
     def blocks(self, *, overridden: bool) -> list[Blocker]:
         """What blocks when a person passes over all that may be passed over, or does not."""
         return [one for one in self.blockers if not (overridden and one.can_override)]
+
+
+def parse_ratio(text: str) -> Decimal:
+    """Read the coverage that a close asks for.
+
+    Raises:
+        InvalidError: It is no number from 0 to 1.
+    """
+    try:
+        ratio = Decimal(text)
+    except InvalidOperation:
+        ratio = Decimal("NaN")
+    if not ratio.is_finite() or not 0 <= ratio <= 1:
+        raise InvalidError(f'coverage "{text}" is no ratio; write it like 0.95')
+    return ratio
 
 
 def preflight(
@@ -164,20 +181,11 @@ def _order(session: Session, account: BillingAccount, period: BillingPeriod) -> 
         )
 
 
-def clusters_of(session: Session, account: BillingAccount) -> Sequence[str]:
-    """The clusters whose slices or idle capacity an account bears."""
-    return session.scalars(
-        select(Cluster.code)
-        .where(or_(Cluster.account == account.code, Cluster.platform_account == account.code))
-        .order_by(Cluster.code)
-    ).all()
-
-
 def _due(session: Session, account: BillingAccount, period: BillingPeriod) -> Iterator[Blocker]:
     days = session.execute(
         select(RatingMark.cluster, RatingMark.node_uid, RatingMark.device_uuid, RatingMark.day_ms)
         .where(
-            RatingMark.cluster.in_(clusters_of(session, account)),
+            RatingMark.cluster.in_(clusters_of(session, account.code)),
             RatingMark.ingest_seq != RATED,
             RatingMark.day_ms > period.starts_at_ms - MS_PER_DAY,
             RatingMark.day_ms < period.ends_at_ms,
@@ -247,7 +255,7 @@ def _unknown_devices(session: Session, account: BillingAccount, period: BillingP
 def _broken_hours(session: Session, account: BillingAccount, period: BillingPeriod) -> Iterator[Blocker]:
     rows = session.execute(
         select(DeviceHour.cluster, DeviceHour.node_uid, DeviceHour.device_uuid, DeviceHour.hour_ms).where(
-            DeviceHour.cluster.in_(clusters_of(session, account)),
+            DeviceHour.cluster.in_(clusters_of(session, account.code)),
             DeviceHour.hour_ms > period.starts_at_ms - MS_PER_HOUR,
             DeviceHour.hour_ms < period.ends_at_ms,
             DeviceHour.charged_ppm_ms + DeviceHour.idle_ppm_ms + DeviceHour.down_ppm_ms

@@ -113,9 +113,10 @@ def rate_card(session: Session, key: DeviceKey) -> list[Computed]:
     rated = []
     for run in runs:
         computed = compute(session, key, run, rulebook, as_of_ms=as_of_ms, grace_ms=grace_ms)
-        for tenant_key in sorted(computed.bypassing):
+        tenants.unmapped = computed.unmapped
+        for owner in sorted(computed.bypassing, key=lambda one: one.path):
             # It may have no line, and is asked about all the same.
-            tenants.leaf(rulebook.books[key.cluster].account.code, tenant_key)
+            tenants.at(owner.path, rulebook.books[key.cluster].account_of(owner).code)
         _replace_hours(session, computed)
         _replace_energy(session, computed)
         _replace_lines(session, computed, rulebook, tenants, periods)
@@ -199,14 +200,14 @@ def _replace_lines(
 ) -> None:
     """Put the lines of whole local days in place of those that stood there; closed periods stay."""
     books = rulebook.books[computed.card.key.cluster]
-    for account in {books.account, books.platform}:
+    for account in books.accounts:
         _delete_lines(session, computed.card.key, account.code, computed.days[account.code])
     rows = []
     for line in computed.lines:
         account = line.bearer.account
         period = periods.at(account.code, account.time_zone, line.key.day_ms)
         if period.state == OPEN:
-            tenant_id = tenants.bearer(account.code, line.key.tenant, line.bearer.tenant_key)
+            tenant_id = tenants.at(line.key.tenant, account.code)
             rows.append(row_of(line, computed, period_id=period.id, tenant_id=tenant_id))
     if rows:
         session.execute(insert(LedgerLine), rows)

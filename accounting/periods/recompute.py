@@ -21,12 +21,12 @@ from accounting.ledger.rounding import EXACT
 from accounting.periods.card import devices_held_or_present
 from accounting.periods.compute import MS_PER_DAY, Rulebook, compute, read_rulebook
 from accounting.periods.lines import Line
-from accounting.periods.preflight import clusters_of
 from accounting.periods.statement import rated_as_of_ms
 from accounting.progress import Progress, unseen
 from accounting.store.book_tables import RATED_KINDS
 from accounting.store.models import BillingAccount, BillingPeriod, Correction, LedgerLine, Tenant
 from accounting.store.versions import Known
+from accounting.tenants.rules import clusters_of
 from contract.ids import ClusterCode, DeviceKey, DeviceUuid, NodeUid
 
 
@@ -72,10 +72,8 @@ class Worth:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """Who bears a line and what it is about."""
+    """What a line is about."""
 
-    tenant_key: str | None
-    """None: a built-in tenant."""
     charge_from_ms: int
     charge_to_ms: int
     node: str
@@ -90,7 +88,6 @@ class Described:
         """A line that the facts give."""
         where = line.resource
         return cls(
-            line.bearer.tenant_key,
             line.charge_from_ms,
             line.charge_to_ms,
             where.node,
@@ -102,10 +99,9 @@ class Described:
         )
 
     @classmethod
-    def stored(cls, line: LedgerLine, tenant: Tenant) -> Described:
+    def stored(cls, line: LedgerLine) -> Described:
         """A line that was sealed or posted."""
         return cls(
-            None if tenant.kind == "builtin" else tenant.code,
             line.charge_from_ms,
             line.charge_to_ms,
             line.node,
@@ -170,7 +166,7 @@ class Recomputation:
             self.cards += 1
 
     def _cards(self) -> list[DeviceKey]:
-        clusters = set(clusters_of(self.session, self.account))
+        clusters = set(clusters_of(self.session, self.account.code))
         reach = (self.window[0] - MS_PER_DAY, self.window[1] + MS_PER_DAY)
         assert self.period.grace_ms is not None
         known = {
@@ -221,7 +217,7 @@ class Recomputation:
             worth[key].add(
                 line, currency=line.currency, model=line.model, price_version=line.price_version_id
             )
-            first.setdefault(key, Described.stored(line, tenant))
+            first.setdefault(key, Described.stored(line))
         return worth, first
 
     def _again(self, card: DeviceKey) -> tuple[dict[WorthKey, Worth], dict[WorthKey, Described]]:

@@ -29,12 +29,13 @@ from accounting.progress import Progress, unseen
 from accounting.store.models import (
     BillingAccount,
     BillingPeriod,
-    Cluster,
     DeviceHour,
     LedgerLine,
     Tenant,
     UsageFact,
 )
+from accounting.store.versions import Known
+from accounting.tenants.rules import read_owners
 from contract.units import PPM
 
 _ROWS_AT_A_TIME = 2_000
@@ -140,7 +141,7 @@ def make_seal(
         account,
         period,
         devices=_devices(session, period, window),
-        unallocated=_unallocated(session, account, window),
+        unallocated=_unallocated(session, account, period, window),
     )
     statement = Blob.of(encode_document(document))
     measured = {
@@ -243,9 +244,11 @@ def _devices(session: Session, period: BillingPeriod, window: Interval) -> list[
     return found
 
 
-def _unallocated(session: Session, account: BillingAccount, window: Interval) -> list[UnallocatedUse]:
-    clusters = session.scalars(select(Cluster.code).where(Cluster.account == account.code)).all()
-    return unallocated_uses(session, clusters, window)
+def _unallocated(
+    session: Session, account: BillingAccount, period: BillingPeriod, window: Interval
+) -> list[UnallocatedUse]:
+    found = unallocated_uses(session, read_owners(session, Known.from_text(period.versions or "{}")), window)
+    return [one for one in found if one.account == account.code]
 
 
 def _measured(

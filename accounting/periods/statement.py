@@ -16,11 +16,12 @@ from uuid import UUID
 from sqlalchemy import Row, func, select, true, tuple_
 from sqlalchemy.orm import Session
 
-from accounting.access.viewer import Viewer, is_at_or_below
+from accounting.access.viewer import Viewer, is_at_or_below, is_below
 from accounting.errors import InvalidError
 from accounting.ledger.calendar import Month, local_date, month_bounds_ms, month_of
 from accounting.ledger.intervals import Interval
 from accounting.ledger.rounding import MJ, PPM_MS, exact_sum, round_statement
+from accounting.ledger.tenancy import leaf_path
 from accounting.periods.distribution import DISTRIBUTION
 from accounting.periods.idle_view import IdleView, ProvisionalShare, view_idle
 from accounting.periods.months import find_account, find_period, no_account
@@ -36,13 +37,14 @@ from accounting.periods.use import (
 from accounting.store.models import (
     BillingAccount,
     BillingPeriod,
-    Cluster,
     DeviceHour,
     LedgerLine,
     RatingState,
     Tenant,
 )
-from accounting.tenants.tree import find_tenant, leaf_path
+from accounting.store.walls import CARDS, seeing
+from accounting.tenants.rules import read_owners
+from accounting.tenants.tree import find_tenant
 from contract.units import PPM
 
 NEVER_RATED = "open"
@@ -228,7 +230,7 @@ def state_statement(
         NotFoundError: No such tenant or account, or none that the viewer may see.
         InvalidError: Several tenants have the code, or neither a tenant nor an account was named.
     """
-    tenant, account = _asked(session, viewer, tenant_name, account_code)
+    tenant, account = asked_of(session, viewer, tenant_name, account_code)
     starts_at_ms, ends_at_ms = month_bounds_ms(month, account.time_zone)
     period = find_period(session, account, month)
     sealed = None if period is None else read_sealed(session, period)
@@ -262,7 +264,7 @@ def state_statement(
     )
 
 
-def _asked(
+def asked_of(
     session: Session, viewer: Viewer, tenant_name: str | None, account_code: str | None
 ) -> tuple[Tenant | None, BillingAccount]:
     """The tenant (None: all) and the account of a statement."""
@@ -319,7 +321,8 @@ def _uses(
     if sealed is not None:
         return sealed.uses(session, {line.tenant_id for line in lines})
     of_slices = [line for line in lines if line.kind == "usage"]
-    measured = SliceUses(session, ((line.cluster, UUID(line.resource_key)) for line in of_slices), window)
+    with seeing(session, CARDS):
+        measured = SliceUses(session, ((line.cluster, UUID(line.resource_key)) for line in of_slices), window)
     windows = measured_windows(of_slices, account.time_zone)
     found = ((line.id, measured.of(UUID(line.resource_key), windows[line.id])) for line in of_slices)
     return {line_id: use for line_id, use in found if use is not None}
@@ -411,16 +414,16 @@ def coverage_of(session: Session, lines: Sequence[OfDevice], window: Interval) -
     confirmed_ms = present_ms = 0
     for start in range(0, len(devices), 300):
         chunk = devices[start : start + 300]
-        row = session.execute(
-            select(
-                func.coalesce(func.sum(DeviceHour.confirmed_ms), 0),
-                func.coalesce(func.sum(DeviceHour.present_ppm_ms // PPM), 0),
-            ).where(
-                tuple_(DeviceHour.cluster, DeviceHour.node_uid, DeviceHour.device_uuid).in_(chunk),
-                DeviceHour.hour_ms >= window[0],
-                DeviceHour.hour_ms < window[1],
-            )
-        ).one()
+        query = select(
+            func.coalesce(func.sum(DeviceHour.confirmed_ms), 0),
+            func.coalesce(func.sum(DeviceHour.present_ppm_ms // PPM), 0),
+        ).where(
+            tuple_(DeviceHour.cluster, DeviceHour.node_uid, DeviceHour.device_uuid).in_(chunk),
+            DeviceHour.hour_ms >= window[0],
+            DeviceHour.hour_ms < window[1],
+        )
+        with seeing(session, CARDS):
+            row = session.execute(query).one()
         confirmed_ms += int(row[0])
         present_ms += int(row[1])
     return Coverage(confirmed_ms, present_ms)
@@ -434,12 +437,14 @@ def _unallocated(
     sealed: Sealed | None,
 ) -> list[UnallocatedUse]:
     if sealed is None:
-        clusters = session.scalars(select(Cluster.code).where(Cluster.account == account.code)).all()
-        found: Sequence[UnallocatedUse] = unallocated_uses(session, clusters, window)
+        with seeing(session, CARDS):
+            used: Sequence[UnallocatedUse] = unallocated_uses(session, read_owners(session), window)
+        found: Sequence[UnallocatedUse] = [one for one in used if one.account == account.code]
     else:
         found = sealed.document.unallocated
     return [
         one
         for one in found
-        if tenant is None or f"{leaf_path(account.code, one.tenant_key)}/".startswith(f"{tenant.path}/")
+        # What was sealed before tenants could be mapped names its key alone.
+        if tenant is None or is_below(one.tenant or leaf_path(account.code, one.tenant_key), tenant.path)
     ]

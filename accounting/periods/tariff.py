@@ -6,7 +6,7 @@ Invariant: nothing changes between two neighbouring edges, so an answer is kept 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from accounting.ledger.policies import FOREVER_MS, Policies, PolicyKind, PolicyRule
@@ -18,6 +18,7 @@ from accounting.ledger.pricing import (
     resolve_discount,
     resolve_sku,
 )
+from accounting.ledger.tenancy import Claim, Owner, Ownership, Tenancy
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,24 @@ class Books:
     book: str
     discounts: Sequence[Discount] = ()
     policies: Policies = field(default_factory=Policies)
+    tenancy: Tenancy = field(default_factory=Tenancy)
+    others: Mapping[str, Account] = field(default_factory=dict)
+    """Accounts besides those two that a rule or move leads to, or ever led to, by code."""
+
+    @property
+    def accounts(self) -> Sequence[Account]:
+        """Everyone who may have lines of the cluster's cards."""
+        return list({one.code: one for one in (self.account, self.platform, *self.others.values())}.values())
+
+    def owned(self, claim: Claim) -> Ownership:
+        """The owners of a claim over all time."""
+        return self.tenancy.of(self.account.code, claim)
+
+    def account_of(self, owner: Owner) -> Account:
+        """The account that an owner's lines are in."""
+        if owner.account is None:
+            return self.platform
+        return self.account if owner.account == self.account.code else self.others[owner.account]
 
 
 class Tariff:
@@ -47,7 +66,9 @@ class Tariff:
 
     def __init__(self, books: Books) -> None:
         self._books = books
-        self._edges = sorted(edges(books.prices) | edges(books.discounts) | books.policies.edges())
+        self._edges = sorted(
+            edges(books.prices) | edges(books.discounts) | books.policies.edges() | books.tenancy.edges()
+        )
         self._prices: dict[tuple[int, str, str, str | None], Price | None] = {}
         self._discounts: dict[tuple[int, str], Discount | None] = {}
         self._policies: dict[tuple[int, PolicyKind], PolicyRule | None] = {}

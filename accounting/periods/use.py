@@ -20,7 +20,9 @@ from accounting.facts import kinds
 from accounting.ledger.calendar import day_bounds_ms
 from accounting.ledger.intervals import Interval
 from accounting.ledger.merge import ContainerHour, merge_container_hour, take_epochs
+from accounting.ledger.tenancy import Claim
 from accounting.store.models import UnallocatedFact, UsageFact
+from accounting.tenants.rules import Owners
 from contract.apportion import apportion
 from contract.facts import SliceUsageFact, UnallocatedUseFact
 from contract.units import MS_PER_HOUR
@@ -64,6 +66,9 @@ class UnallocatedUse:
     container: str
     device_uuid: str
     use: Use
+    tenant: str = ""
+    """Whose it was; one who used it under several owners is listed for each."""
+    account: str = ""
 
 
 def add_uses(uses: Iterable[Use | None]) -> Use | None:
@@ -159,13 +164,13 @@ def measured_windows(lines: Sequence[SliceLine], time_zone: str) -> dict[int, In
     return windows
 
 
-def unallocated_uses(session: Session, clusters: Sequence[str], window: Interval) -> list[UnallocatedUse]:
-    """Use without an allocation in a window, per container and device."""
+def unallocated_uses(session: Session, owners: Owners, window: Interval) -> list[UnallocatedUse]:
+    """Use without an allocation in a window, per container, device and owner."""
     table = kinds.UNALLOCATED_USE.table
     names = [column.name for column in table.columns]
     rows = session.execute(
         select(table).where(
-            UnallocatedFact.cluster.in_(clusters),
+            UnallocatedFact.cluster.in_(owners.accounts),
             UnallocatedFact.hour_ms > window[0] - MS_PER_HOUR,
             UnallocatedFact.hour_ms < window[1],
         )
@@ -173,17 +178,20 @@ def unallocated_uses(session: Session, clusters: Sequence[str], window: Interval
     facts: dict[tuple[str, ...], dict[int, list[UnallocatedUseFact]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         fact = kinds.UNALLOCATED_USE.fact_of(dict(zip(names, row, strict=True)))
-        key = (fact.cluster, fact.pod_uid, fact.container, fact.device_uuid)
+        claim = Claim(fact.cluster, fact.tenant_key, fact.namespace)
+        owner = owners.of(claim).at(max(fact.from_ms, window[0]))
+        whose = (owner.path, owners.account_of(owner, fact.cluster))
+        key = (fact.cluster, fact.pod_uid, fact.container, fact.device_uuid, *whose)
         facts[key][fact.hour_ms].append(fact)
     found = []
-    for _, hours in sorted(facts.items()):
+    for (*_, tenant, account), hours in sorted(facts.items()):
         use = add_uses(_use(merge_container_hour(_cut(hour, window))) for hour in hours.values())
         latest = max(
             (fact for hour in hours.values() for fact in hour), key=lambda fact: (fact.hour_ms, fact.to_ms)
         )
         if use is not None:
             where = (latest.cluster, latest.tenant_key, latest.namespace, latest.pod)
-            found.append(UnallocatedUse(*where, latest.container, latest.device_uuid, use))
+            found.append(UnallocatedUse(*where, latest.container, latest.device_uuid, use, tenant, account))
     return found
 
 

@@ -64,6 +64,11 @@ class Verified:
         """Whether nothing failed."""
         return not self.findings
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there was nothing to check: a month without devices, lines and statements holds nothing."""
+        return not (self.device_hours or self.lines or self.statements or self.days_recomputed)
+
 
 def verify_period(session: Session, month: Month, *, progress: Progress = unseen) -> Verified:
     """Check a month of every account.
@@ -285,7 +290,7 @@ class _Recomputation:
             _computed_key(line): _computed_values(line) for line in computed.lines if self._is_of_period(line)
         }
         books = rulebook.books[key.cluster]
-        zones = {one.code: one.time_zone for one in (books.account, books.platform)}
+        zones = {one.code: one.time_zone for one in books.accounts}
         for line_key in sorted(stored.keys() | again.keys()):
             if stored.get(line_key) == again.get(line_key):
                 continue

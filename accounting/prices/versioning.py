@@ -1,4 +1,4 @@
-"""How a versioned row is replaced: prices, policies and discounts all go through here.
+"""How a versioned row is replaced: prices, policies, discounts, tenant rules and moves go through here.
 
 Invariant: a version is never edited. Over the same validity a new one supersedes it, with a reason; an
 open-ended version ends where a later one begins, by a successor that says the same up to there. Anything
@@ -9,17 +9,27 @@ Source: `reference/ledger.md §4` (supersession).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import dataclass, replace
+from typing import TypeAlias, TypeVar
 
 from sqlalchemy import ColumnElement, or_, select
 from sqlalchemy.orm import Session
 
+from accounting.access.audit import require_reason
 from accounting.access.viewer import Viewer
 from accounting.errors import ConflictError, InvalidError
 from accounting.ledger.calendar import at_text
-from accounting.store.models import DeviceHour, PolicyVersion, PriceVersion, RatingMark, TenantDiscount
+from accounting.store.models import (
+    DeviceHour,
+    PolicyVersion,
+    PriceVersion,
+    RatingMark,
+    TenantDiscount,
+    TenantMove,
+    TenantRule,
+)
 from accounting.store.versions import is_live
+from contract.ids import DeviceKey
 from contract.units import MS_PER_HOUR
 
 _MS_PER_DAY = 24 * MS_PER_HOUR
@@ -29,7 +39,10 @@ _MARKED_BY_VERSION = 1
 _OF_THE_RECORDING = frozenset({"id", "valid_to_ms", "recorded_at_ms", "recorded_by", "supersedes_id"})
 _OF_THE_END = frozenset({"superseded_at_ms", "reason"})
 
-Row = TypeVar("Row", PriceVersion, PolicyVersion, TenantDiscount)
+Versioned: TypeAlias = PriceVersion | PolicyVersion | TenantDiscount | TenantRule | TenantMove
+
+Row = TypeVar("Row", PriceVersion, PolicyVersion, TenantDiscount, TenantRule, TenantMove)
+RuleOrMove = TypeVar("RuleOrMove", TenantRule, TenantMove)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +106,11 @@ def make_room(
         described: A version in words, for messages.
 
     Raises:
-        InvalidError: No reason to supersede.
+        InvalidError: No reason to supersede, or one that nobody can read.
         ConflictError: Live versions of another validity are in the way.
     """
+    if recording.reason is not None and recording.reason.strip():
+        require_reason(recording.reason, "a version")
     found = session.scalars(
         select(table)
         .where(
@@ -115,7 +130,7 @@ def make_room(
         _supersede(session, row, recording.now_ms)
         return Room(row.id, validity.from_ms)
     if len(found) == 1 and row.valid_to_ms is None and row.valid_from_ms < validity.from_ms:
-        _end_at(session, row, validity.from_ms, recording)
+        end_version(session, row, validity.from_ms, recording)
         return Room(None, row.valid_from_ms)
     raise ConflictError(
         f"{described(row)}; versions must not overlap: supersede it over the same validity, "
@@ -123,33 +138,57 @@ def make_room(
     )
 
 
-def _supersede(session: Session, row: PriceVersion | PolicyVersion | TenantDiscount, now_ms: int) -> None:
+def _supersede(session: Session, row: Versioned, now_ms: int) -> None:
     row.superseded_at_ms = now_ms
     session.flush()
 
 
-def _end_at(session: Session, row: Row, at_ms: int, recording: Recording) -> None:
+def end_version(session: Session, row: Row, at_ms: int, recording: Recording) -> Row:
     """The same once more, up to an instant."""
+    reason = recording.reason or f"another begins at {at_text(at_ms)}"
+    return _succeed(session, row, replace(recording, reason=reason), valid_to_ms=at_ms)
+
+
+def withdraw_version(session: Session, row: RuleOrMove, recording: Recording) -> RuleOrMove:
+    """The same once more, leading to nobody: what it said never counts again, and stays readable.
+
+    Raises:
+        InvalidError: No reason.
+    """
+    require_reason(recording.reason or "", "a withdrawal")
+    return _succeed(session, row, recording, valid_to_ms=row.valid_to_ms, tenant_id=None)
+
+
+def _succeed(
+    session: Session, row: Row, recording: Recording, *, valid_to_ms: int | None, **other: int | None
+) -> Row:
     kept = {
         column.key: getattr(row, column.key)
         for column in type(row).__mapper__.column_attrs
         if column.key not in _OF_THE_RECORDING | _OF_THE_END
     }
     _supersede(session, row, recording.now_ms)
-    session.add(
-        type(row)(
-            **kept,
-            valid_to_ms=at_ms,
-            recorded_at_ms=recording.now_ms,
-            recorded_by=recording.by.name,
-            supersedes_id=row.id,
-            reason=recording.reason or f"another begins at {at_text(at_ms)}",
-        )
+    successor = type(row)(
+        **(kept | other),
+        valid_to_ms=valid_to_ms,
+        recorded_at_ms=recording.now_ms,
+        recorded_by=recording.by.name,
+        supersedes_id=row.id,
+        reason=recording.reason,
     )
+    session.add(successor)
     session.flush()
+    return successor
 
 
-def mark_rated_days(session: Session, from_ms: int, to_ms: int | None, *, model: str | None = None) -> None:
+def mark_rated_days(
+    session: Session,
+    from_ms: int,
+    to_ms: int | None,
+    *,
+    model: str | None = None,
+    device: DeviceKey | None = None,
+) -> None:
     """Make rated days of cards due again: all, or those of one GPU model.
 
     Args:
@@ -157,16 +196,25 @@ def mark_rated_days(session: Session, from_ms: int, to_ms: int | None, *, model:
         from_ms: From the day that holds this instant on.
         to_ms: Up to here; None: without end.
         model: Only cards that were this model then.
+        device: Only this card.
     """
     where = [DeviceHour.hour_ms + MS_PER_HOUR > from_ms]
     if to_ms is not None:
         where.append(DeviceHour.hour_ms < to_ms)
     if model is not None:
         where.append(DeviceHour.model == model)
+    of_marks = [RatingMark.day_ms + _MS_PER_DAY > from_ms]
+    if device is not None:
+        for table, conditions in ((DeviceHour, where), (RatingMark, of_marks)):
+            conditions += [
+                table.cluster == device.cluster,
+                table.node_uid == device.node_uid,
+                table.device_uuid == device.device_uuid,
+            ]
     day_ms = (DeviceHour.hour_ms - DeviceHour.hour_ms % _MS_PER_DAY).label("day_ms")
     days = select(DeviceHour.cluster, DeviceHour.node_uid, DeviceHour.device_uuid, day_ms)
     touched = {tuple(row) for row in session.execute(days.where(*where).distinct())}
-    marks = session.scalars(select(RatingMark).where(RatingMark.day_ms + _MS_PER_DAY > from_ms))
+    marks = session.scalars(select(RatingMark).where(*of_marks))
     for mark in marks:
         key = (mark.cluster, mark.node_uid, mark.device_uuid, mark.day_ms)
         if key in touched:

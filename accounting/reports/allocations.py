@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
@@ -14,30 +14,42 @@ from accounting.facts import kinds
 from accounting.ledger.calendar import at_text
 from accounting.ledger.intervals import Interval, overlaps
 from accounting.ledger.merge import Held, MergedAllocation, held, merge_allocation
+from accounting.ledger.tenancy import Claim
 from accounting.reports.documents import Document, instant
 from accounting.reports.paging import EVERYTHING, Asked, Key, page_of
-from accounting.store.models import AllocationReport, Cluster
-from accounting.tenants.tree import leaf_path, list_tenants
+from accounting.store.models import AllocationReport
+from accounting.store.walls import CARDS, seeing
+from accounting.tenants.rules import read_owners
+from accounting.tenants.tree import list_tenants
 from contract.facts import AllocationFact
 from contract.ids import SliceKey
 
 
 @dataclass(frozen=True, slots=True)
 class AllocationRow:
-    """A slice, when it is held, who says so, and whose it is."""
+    """A slice, when it is held, who says so, and whose it was in the window, in time order."""
 
     allocation: MergedAllocation
     held: Held
     witnesses: tuple[str, ...]
-    tenant: str
+    tenants: tuple[str, ...]
 
 
 def list_allocations(
     session: Session, viewer: Viewer, window: Interval, *, as_of_ms: int, grace_ms: int
 ) -> list[AllocationRow]:
     """The slices of a viewer's tenants that are held in a window, by bind and key."""
-    accounts = {row.code: row.account for row in session.scalars(select(Cluster))}
     tenants = {tenant.path for tenant in list_tenants(session, viewer)}
+    with seeing(session, CARDS):
+        rows = _merged(session, window, as_of_ms=as_of_ms, grace_ms=grace_ms)
+    # Whose it was before or after a viewer's tenants is none of the viewer's business.
+    seen = (replace(row, tenants=tuple(one for one in row.tenants if one in tenants)) for row in rows)
+    return [row for row in seen if row.tenants]
+
+
+def _merged(session: Session, window: Interval, *, as_of_ms: int, grace_ms: int) -> list[AllocationRow]:
+    """The slices of everybody that are held in a window, by bind and key."""
+    owners = read_owners(session)
     touched = (
         select(AllocationReport.cluster, AllocationReport.allocation_id)
         .where(
@@ -63,10 +75,12 @@ def list_allocations(
     rows = []
     for facts in reports.values():
         merged = merge_allocation(facts)
-        tenant = leaf_path(accounts[merged.slice_key.cluster], merged.tenant_key)
         when = held(merged, as_of_ms=as_of_ms, grace_ms=grace_ms)
-        if tenant in tenants and overlaps((when.from_ms, when.to_ms), window):
-            rows.append(AllocationRow(merged, when, tuple(sorted({f.witness for f in facts})), tenant))
+        if overlaps((when.from_ms, when.to_ms), window):
+            claim = Claim(merged.slice_key.cluster, merged.tenant_key, merged.namespace, merged.labels)
+            times = owners.of(claim).stretches(max(when.from_ms, window[0]), min(when.to_ms, window[1]))
+            tenants = tuple(owner.path for _, _, owner in times)
+            rows.append(AllocationRow(merged, when, tuple(sorted({f.witness for f in facts})), tenants))
     rows.sort(key=lambda row: (row.allocation.bound_at_ms, row.allocation.slice_key))
     return rows
 
@@ -106,7 +120,8 @@ def _row(row: AllocationRow) -> Document:
         "mem_mib": one.mem_mib,
         "core_percent": one.core_percent,
         "mig": one.mig,
-        "tenant": row.tenant,
+        "tenant": row.tenants[-1],
+        "tenants": list(dict.fromkeys(row.tenants)),
         "bound_at": at_text(one.bound_at_ms),
         "started_at": instant(one.started_at_ms),
         "ended_at": None if when.end == "open" else at_text(when.to_ms),

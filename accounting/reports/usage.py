@@ -6,25 +6,26 @@ sees the slices of its own tenants only; figures of whole cards are for operator
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from accounting.access.viewer import Viewer, path_is_visible
+from accounting.access.viewer import Viewer
 from accounting.ledger.calendar import at_text
 from accounting.ledger.intervals import Interval, overlaps
 from accounting.ledger.sweep import Segment
 from accounting.periods.card import Card, HeldSlice, devices_held_or_present, read_card
 from accounting.periods.compute import Rulebook, cuts_of, read_rulebook
 from accounting.periods.statement import rated_as_of_ms, rated_grace_ms
+from accounting.periods.tariff import Books
 from accounting.periods.use import SliceUses, UnallocatedUse, Use, add_uses, unallocated_uses
 from accounting.reports.documents import Document, instant, unallocated_document, use_document
 from accounting.reports.paging import EVERYTHING, Asked, Key, page_of
-from accounting.store.models import Cluster
-from accounting.tenants.tree import leaf_path, list_tenants
+from accounting.store.walls import CARDS, seeing
+from accounting.tenants.rules import read_owners
+from accounting.tenants.tree import list_tenants
 from contract.ids import SliceKey
 
 
@@ -34,7 +35,8 @@ class SliceRow:
 
     slice: HeldSlice
     tenant: str
-    window: Interval
+    times: Sequence[Interval]
+    """When in the window the slice was this tenant's; a slice that changes hands has a row for each."""
     charged_ppm_ms: int | None
     own_ppm_ms: int | None
     degraded_ppm_ms: int
@@ -42,10 +44,8 @@ class SliceRow:
 
     @property
     def held_ms(self) -> int:
-        """How long it was held in the window."""
-        return max(
-            0, min(self.slice.held.to_ms, self.window[1]) - max(self.slice.held.from_ms, self.window[0])
-        )
+        """How long it was held by this tenant."""
+        return _common_ms((self.slice.held.from_ms, self.slice.held.to_ms), self.times)
 
     @property
     def held_not_running_ms(self) -> int:
@@ -53,7 +53,11 @@ class SliceRow:
         started_ms = self.slice.allocation.started_at_ms
         held = self.slice.held
         until_ms = held.to_ms if started_ms is None else min(started_ms, held.to_ms)
-        return max(0, min(until_ms, self.window[1]) - max(held.from_ms, self.window[0]))
+        return _common_ms((held.from_ms, until_ms), self.times)
+
+
+def _common_ms(when: Interval, times: Sequence[Interval]) -> int:
+    return sum(max(0, min(when[1], end) - max(when[0], start)) for start, end in times)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +89,16 @@ def report_usage(session: Session, viewer: Viewer, window: Interval) -> UsageRep
     as_of_ms = rated_as_of_ms(session)
     if as_of_ms is None or window[0] >= window[1]:
         return UsageReport(window, as_of_ms, (), None)
-    grace_ms = rated_grace_ms(session)
     tenants = {tenant.path for tenant in list_tenants(session, viewer)}
-    accounts = {row.code: row.account for row in session.scalars(select(Cluster))}
+    with seeing(session, CARDS):
+        return _swept_usage(session, viewer, window, as_of_ms, tenants)
+
+
+def _swept_usage(
+    session: Session, viewer: Viewer, window: Interval, as_of_ms: int, tenants: Collection[str]
+) -> UsageReport:
+    """The slices of these tenants, out of all that share their cards."""
+    grace_ms = rated_grace_ms(session)
     rulebook = read_rulebook(session)
     found: list[_Found] = []
     segments: list[Segment] = []
@@ -95,26 +106,28 @@ def report_usage(session: Session, viewer: Viewer, window: Interval) -> UsageRep
         card = read_card(session, key, window, as_of_ms=as_of_ms, grace_ms=grace_ms)
         swept = _sweep(card, rulebook)
         segments += swept
-        found += [one for one in _slices(card, swept, accounts[key.cluster]) if one.tenant in tenants]
+        found += [one for one in _slices(card, swept, rulebook.books[key.cluster]) if one.tenant in tenants]
     ids = [(one.slice.allocation.slice_key.cluster, one.allocation_id) for one in found]
     uses = SliceUses(session, ids, window)
     rows = [
         SliceRow(
             slice=one.slice,
             tenant=one.tenant,
-            window=window,
+            times=one.times,
             charged_ppm_ms=one.charged_ppm_ms,
             own_ppm_ms=one.own_ppm_ms,
             degraded_ppm_ms=one.degraded_ppm_ms,
-            use=uses.of(one.allocation_id, window),
+            use=add_uses(uses.of(one.allocation_id, when) for when in one.times),
         )
-        for one in sorted(found, key=lambda one: (one.slice.held.from_ms, one.slice.allocation.slice_key))
+        for one in sorted(
+            found, key=lambda one: (one.slice.held.from_ms, one.slice.allocation.slice_key, one.tenant)
+        )
     ]
     cards = _card_sums(segments) if viewer.sees_everything else None
     unallocated = [
         one
-        for one in unallocated_uses(session, sorted(accounts), window)
-        if path_is_visible(viewer, leaf_path(accounts[one.cluster], one.tenant_key))
+        for one in unallocated_uses(session, read_owners(session), window)
+        if viewer.sees_everything or one.tenant in tenants
     ]
     return UsageReport(window, as_of_ms, rows, cards, unallocated)
 
@@ -125,6 +138,7 @@ class _Found:
 
     slice: HeldSlice
     tenant: str
+    times: list[Interval]
     charged_ppm_ms: int | None
     own_ppm_ms: int | None
     degraded_ppm_ms: int = 0
@@ -139,15 +153,20 @@ def _sweep(card: Card, rulebook: Rulebook) -> list[Segment]:
     return card.sweep(card.window, cuts=cuts, policies=rulebook.policies.share_spans())
 
 
-def _slices(card: Card, segments: Iterable[Segment], account: str) -> list[_Found]:
-    found: dict[SliceKey, _Found] = {}
-    start = None if card.is_unknown else 0
+def _slices(card: Card, segments: Iterable[Segment], books: Books) -> list[_Found]:
+    found: dict[tuple[SliceKey, str], _Found] = {}
+    nothing = None if card.is_unknown else 0
     for slice_key, one in card.slices.items():
-        if overlaps((one.held.from_ms, one.held.to_ms), card.window):
-            found[slice_key] = _Found(one, leaf_path(account, one.allocation.tenant_key), start, start)
+        for start, end, owner in books.owned(one.claim).stretches(*card.window):
+            if overlaps((one.held.from_ms, one.held.to_ms), (start, end)):
+                mine = found.setdefault(
+                    (slice_key, owner.path), _Found(one, owner.path, [], nothing, nothing)
+                )
+                mine.times.append((start, end))
     for segment in segments:
         for part in segment.parts:
-            one_found = found[part.slice_key]
+            owner = books.owned(card.slices[part.slice_key].claim).at(segment.from_ms)
+            one_found = found[part.slice_key, owner.path]
             one_found.charged_ppm_ms = (one_found.charged_ppm_ms or 0) + part.charged_ppm_ms
             one_found.own_ppm_ms = (one_found.own_ppm_ms or 0) + part.own_ppm_ms
             one_found.degraded_ppm_ms += part.charged_ppm_ms if part.is_degraded else 0
@@ -202,7 +221,7 @@ def _use_fields(use: Use | None) -> Document:
 
 def _key(row: SliceRow) -> Key:
     key = row.slice.allocation.slice_key
-    return row.slice.held.from_ms, key.cluster, key.pod_uid, key.container, key.device_uuid
+    return row.slice.held.from_ms, key.cluster, key.pod_uid, key.container, key.device_uuid, row.tenant
 
 
 def usage_document(report: UsageReport, asked: Asked = EVERYTHING) -> Document:

@@ -1,4 +1,4 @@
-"""Tables of the books: who pays, at which price, and the ledger itself.
+"""Tables of the books: which accounts there are, at which price, and the ledger itself.
 
 Versioned rows (`PriceVersion`, `PolicyVersion`) are never edited: a successor over the same validity
 names the one it supersedes, and the live ones (`superseded_at_ms IS NULL`) never overlap.
@@ -56,23 +56,6 @@ class Cluster(Base):
     """Who bears idle capacity."""
     created_at_ms: Mapped[Ms]
     retired_at_ms: Mapped[OptionalMs]
-
-
-class Tenant(Base):
-    """A node of the tree organisation → team → project; `path` joins the codes with slashes."""
-
-    __tablename__ = "tenant"
-    __table_args__ = (UniqueConstraint("path"), one_of("kind", "node", "leaf", "builtin"))
-
-    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
-    path: Mapped[str] = mapped_column(String(1000))
-    code: Mapped[Name]
-    parent_id: Mapped[int | None] = mapped_column(ForeignKey("tenant.id"))
-    kind: Mapped[Word]
-    account: Mapped[Code] = mapped_column(ForeignKey("billing_account.code"))
-    is_unmapped: Mapped[bool]
-    """Made at first sight of a tenant key; listed until a person has looked at it."""
-    created_at_ms: Mapped[Ms]
 
 
 class PriceBook(Base):

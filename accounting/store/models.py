@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from accounting.store.access_tables import ApiToken, AuditLog
+from accounting.store.access_tables import ApiToken, AuditLog, KeptAnswer
 from accounting.store.base import Base
 from accounting.store.book_tables import (
     BillingAccount,
@@ -15,7 +15,6 @@ from accounting.store.book_tables import (
     PriceBook,
     PriceVersion,
     RatingState,
-    Tenant,
     TenantDiscount,
 )
 from accounting.store.fact_tables import (
@@ -32,6 +31,7 @@ from accounting.store.fact_tables import (
     UsageFact,
 )
 from accounting.store.seal_tables import Correction, IssuedStatement, LateDay, SealedUse, StatementNumber
+from accounting.store.tenant_tables import Tenant, TenantMove, TenantRule
 
 __all__ = [
     "AllocationReport",
@@ -48,6 +48,7 @@ __all__ = [
     "ExporterSource",
     "IngestCounter",
     "IssuedStatement",
+    "KeptAnswer",
     "LateDay",
     "LedgerLine",
     "Node",
@@ -63,6 +64,8 @@ __all__ = [
     "StatementNumber",
     "Tenant",
     "TenantDiscount",
+    "TenantMove",
+    "TenantRule",
     "UnallocatedFact",
     "UsageFact",
 ]

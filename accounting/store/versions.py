@@ -1,7 +1,8 @@
 """Versions as they were known at some moment: what a sealed period is computed with again.
 
-Prices, policies and discounts are never edited; a mistake is superseded by a later row that names it. So
-the highest id of each table says all that was known at a moment, whatever the clocks said.
+Prices, policies, discounts, tenant rules and moves are never edited; a mistake is superseded by a later
+row that names it. So the highest id of each table says all that was known at a moment, whatever the clocks
+said.
 
 Invariant: for one `Known` the live versions are the same for ever, whoever is recorded later.
 Source: `reference/ledger.md §4, §9`.
@@ -17,11 +18,13 @@ import msgspec
 from sqlalchemy import ColumnElement, and_, exists, func, select
 from sqlalchemy.orm import Session, aliased
 
-from accounting.store.models import PolicyVersion, PriceVersion, TenantDiscount
+from accounting.store.models import PolicyVersion, PriceVersion, TenantDiscount, TenantMove, TenantRule
 
-Versioned: TypeAlias = type[PriceVersion] | type[PolicyVersion] | type[TenantDiscount]
+Versioned: TypeAlias = (
+    type[PriceVersion] | type[PolicyVersion] | type[TenantDiscount] | type[TenantRule] | type[TenantMove]
+)
 
-VERSIONED: tuple[Versioned, ...] = (PriceVersion, PolicyVersion, TenantDiscount)
+VERSIONED: tuple[Versioned, ...] = (PriceVersion, PolicyVersion, TenantDiscount, TenantRule, TenantMove)
 """Every table of versions that a rating depends on."""
 
 

@@ -16,10 +16,11 @@ from sqlalchemy.orm import Session
 from accounting.access.audit import record
 from accounting.access.viewer import Viewer
 from accounting.errors import ConflictError, InvalidError, NotFoundError
+from accounting.ledger.tenancy import BUILT_IN
 from accounting.store.models import BillingAccount, Cluster
-from accounting.tenants.tree import BUILT_IN
 
 _CODE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_ISSUER = re.compile(r"[A-Z0-9]([-A-Z0-9]{0,18}[A-Z0-9])?")
 _CURRENCY = re.compile(r"[A-Z]{3}")
 MAX_GRACE_DAYS = 60
 
@@ -76,6 +77,33 @@ def add_account(
     session.add(account)
     after = {"kind": kind, "currency": currency, "time_zone": time_zone, "grace_days": grace_days}
     record(session, at_ms=now_ms, by=by, action="account add", what=code, after=after)
+    return account
+
+
+def set_issuer(session: Session, code: str, issuer: str, *, by: Viewer, now_ms: int) -> BillingAccount:
+    """Let an account's statements bear the numbers of an issuer from now on; issued ones keep theirs.
+
+    Args:
+        session: A writing transaction.
+        code: The account.
+        issuer: Capital letters, digits and dashes; accounts may share one, and then share its numbers.
+        by: Who sets it.
+        now_ms: The clock.
+
+    Raises:
+        InvalidError: An issuer that cannot be.
+        NotFoundError: No such account.
+    """
+    if not _ISSUER.fullmatch(issuer):
+        raise InvalidError(
+            f'issuer "{issuer}": up to 20 capital letters, digits and dashes, as SM; numbers read SM-000001'
+        )
+    account = session.get(BillingAccount, code)
+    if account is None:
+        raise NotFoundError(f'no account "{code}"; list them with: slicemeter accounting account list')
+    before, account.issuer = account.issuer, issuer
+    after: dict[str, str | int | bool | None] = {"issuer": issuer, "before": before}
+    record(session, at_ms=now_ms, by=by, action="account issuer", what=code, after=after)
     return account
 
 

@@ -1,46 +1,41 @@
-"""The tree of tenants: who a slice's time belongs to, and who may be asked about.
+"""The tree of tenants: organisation, team, project, and the leaves that keys mean by themselves.
 
-Without a rule a slice belongs to the leaf whose code is its tenant key, made at first sight under the
-account of the cluster: `ACCOUNT/KEY`. So equal keys of two accounts are two tenants, in whatever order
-their facts arrive. What the product itself defines, `platform/idle`, `platform/shared` and `unassigned`,
-is built in.
+A path begins with its account. Without a rule a slice belongs to the leaf whose code is its tenant key,
+made at first sight; so equal keys of two accounts are two tenants, in whatever order their facts arrive.
+What the product itself defines, `platform/idle`, `platform/shared` and `unassigned`, is built in.
 
-Invariant: a path names one tenant for ever, and depends on nothing but account and key.
+Invariant: a path names one tenant for ever: a tenant that is moved or renamed goes on under another path
+from an instant on, and what was before stays where it was.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import Literal, TypeAlias
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from accounting.access.audit import record
 from accounting.access.viewer import Viewer, tenant_is_visible
-from accounting.errors import InvalidError, NotFoundError
+from accounting.errors import ConflictError, InvalidError, NotFoundError
+from accounting.ledger.tenancy import BUILT_IN, code_of, path_step
 from accounting.store.models import BillingAccount, Tenant
 
-IDLE_PATH = "platform/idle"
-SHARED_PATH = "platform/shared"
-UNASSIGNED_PATH = "unassigned"
-BUILT_IN = frozenset({IDLE_PATH, SHARED_PATH, UNASSIGNED_PATH})
+Kind: TypeAlias = Literal["organisation", "team", "project"]
+
+KINDS: tuple[Kind, ...] = ("organisation", "team", "project")
+"""From the top down: nobody stands below a lower kind, and nothing below a project."""
+
+LEAF, BUILTIN = "leaf", "builtin"
+MAX_DEPTH = 6
+MAX_PATH = 1000
+_MAX_CODE = 253
 
 
 def account_root(account: str) -> str:
-    """The path above all tenants that an account's keys mean."""
-    return _segment(account)
-
-
-def leaf_path(account: str, tenant_key: str) -> str:
-    """The path of the tenant that a key means when no rule says otherwise."""
-    if not tenant_key:
-        return UNASSIGNED_PATH
-    path = f"{_segment(account)}/{_segment(tenant_key)}"
-    return f"{path}~" if path in BUILT_IN else path
-
-
-def _segment(code: str) -> str:
-    """A code as one step of a path: a slash in it must not open a new level."""
-    return code.replace("%", "%25").replace("/", "%2F")
+    """The path above all tenants of an account."""
+    return path_step(account)
 
 
 class TenantTree:
@@ -50,33 +45,32 @@ class TenantTree:
         self._session = session
         self._now_ms = now_ms
         self._ids: dict[str, int] = {}
+        self.unmapped: Collection[str] = ()
+        """Paths of leaves that no rule or move leads elsewhere for good."""
 
-    def leaf(self, account: str, tenant_key: str) -> int:
-        """The id of the tenant of a key in an account; made when it is new."""
-        if not tenant_key:
-            return self._built_in(UNASSIGNED_PATH, account)
-        path = leaf_path(account, tenant_key)
+    def at(self, path: str, account: str) -> int:
+        """The id of the tenant of a path; made, with all above it, when it is new.
+
+        Args:
+            path: As its owner has it.
+            account: Of a tenant that the product defines, the account that needs it first; else its own.
+        """
         known = self._find(path)
         if known is not None:
             return known
-        root = self._find(_segment(account))
-        if root is None:
-            root = self._add(_segment(account), account, None, "node", account, is_unmapped=False)
-        return self._add(path, tenant_key, root, "leaf", account, is_unmapped=True)
+        above, slash, _ = path.rpartition("/")
+        if path in BUILT_IN:
+            return self._add(path, None, BUILTIN, account)
+        if not slash:
+            return self._add(path, None, "organisation", account)
+        parent_id = self.at(above, account)
+        # Only a key's own leaf is made at first sight; what lies deeper came along with a move.
+        is_leaf = "/" not in above
+        return self._add(path, parent_id, LEAF if is_leaf else "project", account)
 
     def idle(self, platform_account: str) -> int:
         """The id of `platform/idle`, which bears what nobody holds."""
-        return self._built_in(IDLE_PATH, platform_account)
-
-    def bearer(self, account: str, path: str, tenant_key: str | None) -> int:
-        """The id of who bears a line: the leaf of a key, or (None) a built-in path in its account."""
-        return self._built_in(path, account) if tenant_key is None else self.leaf(account, tenant_key)
-
-    def _built_in(self, path: str, account: str) -> int:
-        known = self._find(path)
-        if known is not None:
-            return known
-        return self._add(path, path.rpartition("/")[2], None, "builtin", account, is_unmapped=False)
+        return self.at("platform/idle", platform_account)
 
     def _find(self, path: str) -> int | None:
         if path not in self._ids:
@@ -86,22 +80,101 @@ class TenantTree:
             self._ids[path] = found
         return self._ids[path]
 
-    def _add(
-        self, path: str, code: str, parent_id: int | None, kind: str, account: str, *, is_unmapped: bool
-    ) -> int:
+    def _add(self, path: str, parent_id: int | None, kind: str, account: str) -> int:
         tenant = Tenant(
             path=path,
-            code=code,
+            code=path.rpartition("/")[2] if path in BUILT_IN else code_of(path),
             parent_id=parent_id,
             kind=kind,
             account=account,
-            is_unmapped=is_unmapped,
+            is_unmapped=kind == LEAF and path in self.unmapped,
             created_at_ms=self._now_ms,
         )
         self._session.add(tenant)
         self._session.flush()
         self._ids[path] = tenant.id
         return tenant.id
+
+
+def add_tenant(session: Session, path: str, *, kind: Kind, by: Viewer, now_ms: int) -> Tenant:
+    """Add an organisation, team or project; a leaf that a key made becomes one, with all it has.
+
+    Args:
+        session: A writing transaction.
+        path: From its account down, as `acme/vision/alpha`; all above it must be there.
+        kind: What it is; no higher than what it stands below.
+        by: Who adds it.
+        now_ms: The clock.
+
+    Raises:
+        InvalidError: A path or kind that cannot be.
+        NotFoundError: No such account, or no tenant above it.
+        ConflictError: It is there already.
+    """
+    parent, account = _place(session, path, kind)
+    found = session.scalar(select(Tenant).where(Tenant.path == path))
+    if found is not None and found.kind != LEAF:
+        raise ConflictError(f'tenant "{path}" exists already, as {found.kind}')
+    if found is not None:
+        found.kind, found.is_unmapped = kind, False
+    else:
+        found = Tenant(
+            path=path,
+            code=code_of(path),
+            parent_id=None if parent is None else parent.id,
+            kind=kind,
+            account=account,
+            is_unmapped=False,
+            created_at_ms=now_ms,
+        )
+        session.add(found)
+    session.flush()
+    record(session, at_ms=now_ms, by=by, action="tenant add", what=path, after={"kind": kind})
+    return found
+
+
+def _place(session: Session, path: str, kind: Kind) -> tuple[Tenant | None, str]:
+    """What a new tenant stands below (None: nothing), and its account."""
+    steps = path.split("/")
+    if path in BUILT_IN or not all(steps) or len(path) > MAX_PATH or not path.isprintable():
+        raise InvalidError(f'tenant "{path}" cannot be; write its path from the account down: acme/vision')
+    if len(steps) > MAX_DEPTH or any(len(step) > _MAX_CODE for step in steps):
+        raise InvalidError(
+            f'tenant "{path}": at most {MAX_DEPTH} steps of at most {_MAX_CODE} characters each'
+        )
+    if any(path_step(code_of(step)) != step for step in steps):
+        raise InvalidError(f'tenant "{path}": write % as %25 and a slash within a step as %2F')
+    account = session.get(BillingAccount, code_of(steps[0]))
+    if account is None:
+        raise NotFoundError(
+            f'no account "{steps[0]}", and a path begins with its account; see: slicemeter accounting '
+            "account list"
+        )
+    if len(steps) == 1:
+        if kind != "organisation":
+            raise InvalidError(f'tenant "{path}" is the root of its account, which is an organisation')
+        return None, account.code
+    above = path.rpartition("/")[0]
+    parent = session.scalar(select(Tenant).where(Tenant.path == above))
+    if parent is None and len(steps) == 2:
+        root = TenantTree(session, now_ms=account.created_at_ms).at(above, account.code)
+        parent = session.get_one(Tenant, root)
+    if parent is None:
+        raise NotFoundError(
+            f'no tenant "{above}" to put "{path}" below; add it first: slicemeter accounting tenant add '
+            f"{above} --kind team"
+        )
+    if not may_hold(parent.kind, kind):
+        raise InvalidError(f'"{above}" is a {parent.kind}: a {kind} cannot stand below it')
+    return parent, account.code
+
+
+def may_hold(parent_kind: str, kind: str) -> bool:
+    """Whether a tenant of one kind may stand below one of another."""
+    if parent_kind not in KINDS or kind == BUILTIN:
+        return False
+    below = KINDS.index("project" if kind == LEAF else kind)
+    return parent_kind != "project" and KINDS.index(parent_kind) <= below
 
 
 def list_tenants(session: Session, viewer: Viewer) -> Sequence[Tenant]:
