@@ -11,9 +11,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from contract.apportion import apportion
+from contract.apportion import Apportioner
 from contract.units import PPM
 
 Policy = Literal["dominant", "memory", "whole_card"]
@@ -37,12 +37,11 @@ class Grant:
     """Slices of its MIG instance; 0 when it holds none, or one whose profile is unknown."""
 
 
-@dataclass(frozen=True, slots=True)
-class Division:
+class Division(NamedTuple):
     """A stretch of card time, divided: `sum(charged) + idle` is the whole stretch."""
 
-    charged: tuple[int, ...]
-    own: tuple[int, ...]
+    charged: Sequence[int]
+    own: Sequence[int]
     """What each slice would pay alone; never less than it is charged."""
     idle: int
 
@@ -89,23 +88,33 @@ def core_units(grant: Grant, capacity_mib: int, model: str = "") -> int:
     return min(card_units(capacity_mib, model), cores)
 
 
-def divide(length_ms: int, units: Sequence[int], whole: int) -> Division:
-    """Divide a card's time over `length_ms` among slices with these own shares.
+class Sharing:
+    """Slices that hold one card together, and how its time is divided for as long as they do."""
 
-    Args:
-        length_ms: Length of the segment.
-        units: Own shares (`share_units`), in the order of the slices' keys, which decides ties.
-        whole: `card_units` of the card; above 0.
+    __slots__ = ("_is_overbooked", "_parts", "_units", "_whole")
 
-    Returns:
-        Whole ppm·ms. On a card that is not over-booked charged equals own; on one that is, every slice
-        pays its part of the one card and own tells what it would have paid without neighbours.
-    """
-    stretch = length_ms * PPM
-    taken = sum(units)
-    if taken <= whole:
-        *charged, idle = apportion(stretch, [*units, whole - taken])
-        return Division(tuple(charged), tuple(charged), idle)
-    charged = apportion(stretch, units)
-    own = tuple(-(-stretch * unit // whole) for unit in units)
-    return Division(tuple(charged), own, 0)
+    def __init__(self, units: Sequence[int], whole: int) -> None:
+        """Prepare to divide.
+
+        Args:
+            units: Own shares (`share_units`), in the order of the slices' keys, which decides ties.
+            whole: `card_units` of the card; above 0.
+        """
+        taken = sum(units)
+        self._units, self._whole = units, whole
+        self._is_overbooked = taken > whole
+        self._parts = Apportioner(PPM, units if self._is_overbooked else [*units, whole - taken])
+
+    def divide(self, length_ms: int) -> Division:
+        """Divide a card's time over `length_ms`.
+
+        Returns:
+            Whole ppm·ms. On a card that is not over-booked charged equals own; on one that is, every
+            slice pays its part of the one card and own tells what it would have paid without neighbours.
+        """
+        parts = self._parts.split(length_ms)
+        if not self._is_overbooked:
+            idle = parts.pop()
+            return Division(parts, parts, idle)
+        stretch, whole = length_ms * PPM, self._whole
+        return Division(parts, [-(-stretch * unit // whole) for unit in self._units], 0)
