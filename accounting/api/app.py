@@ -12,6 +12,7 @@ from fastapi import APIRouter, FastAPI
 from accounting.api import (
     books,
     explain,
+    exports,
     facts,
     health,
     problems,
@@ -35,6 +36,7 @@ ROUTERS: Sequence[APIRouter] = (
     books.router,
     explain.router,
     quotes.router,
+    exports.router,
 )
 """Every router of the API."""
 

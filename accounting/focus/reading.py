@@ -46,6 +46,8 @@ def open_focus(path: Path) -> Iterator[FocusFile]:
             is_parquet = file.read(4) == PARQUET_MAGIC
         with _open_parquet(path) if is_parquet else _open_csv(path) as opened:
             yield opened
+    except BrokenPipeError:
+        raise  # it is not the file that is broken, but whoever looked at the findings that went away
     except OSError as error:
         raise InvalidError(f"{path} cannot be read: {error.strerror or error}; name another file") from None
     except UnicodeDecodeError as error:

@@ -27,6 +27,8 @@ COMMANDS = {
     "void": "void a statement by a credit note",
     "statements": "the statements and credit notes that were issued",
     "statement": "a tenant's month: table, CSV, JSON or HTML",
+    "export": "a month as a file: CSV, JSON, Parquet, FOCUS",
+    "focus": "check a FOCUS file: lint",
     "explain": "why an amount is what it is, from the line down to the segments",
     "quote": "what a slice would cost at most",
     "usage": "what slices held and used",
