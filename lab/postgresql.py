@@ -22,10 +22,17 @@ import psycopg
 
 from accounting.store.database import Database
 from accounting.store.migrate import upgrade
+from accounting.store.roles import grant_service
 
 OLDEST = 15
 OWNER = "postgres"
 """Who runs the programs, since they refuse to run as root; also the name of the server's superuser."""
+
+MIGRATOR = "books_owner"
+"""Who owns the tables and migrates them; row-level security holds for it too."""
+
+SERVICE = "books_service"
+"""Whom the service connects as: it owns nothing."""
 
 
 class ServerMissingError(RuntimeError):
@@ -39,18 +46,18 @@ class Server:
     port: int
     numbers: Iterator[int] = field(default_factory=count)
 
-    def url(self, name: str, user: str = OWNER) -> str:
+    def url(self, name: str, user: str = MIGRATOR) -> str:
         """The URL of a database, for one of the server's roles."""
         return f"postgresql://{user}@127.0.0.1:{self.port}/{name}"
 
     def execute(self, statement: str, database: str = "postgres") -> None:
         """Run one statement as superuser, outside any transaction."""
-        with psycopg.connect(self.url(database), autocommit=True) as connection:
+        with psycopg.connect(self.url(database, OWNER), autocommit=True) as connection:
             connection.execute(statement.encode())
 
     def open_transactions(self, database: str) -> list[str]:
         """The last statements of transactions that somebody began in a database and did not end."""
-        with psycopg.connect(self.url("postgres")) as connection:
+        with psycopg.connect(self.url("postgres", OWNER)) as connection:
             found = connection.execute(
                 "SELECT query FROM pg_stat_activity "
                 "WHERE datname = %s AND state LIKE 'idle in transaction%%'",
@@ -62,7 +69,7 @@ class Server:
     def database(self, template: str = "template0") -> Iterator[str]:
         """A new database; gone at the end, whoever is still connected."""
         name = f"books_{next(self.numbers)}"
-        self.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+        self.execute(f"CREATE DATABASE {name} TEMPLATE {template} OWNER {MIGRATOR}")
         try:
             yield name
         finally:
@@ -74,6 +81,7 @@ class Server:
         with self.database() as name:
             database = Database(self.url(name))
             upgrade(database)
+            grant_service(database, SERVICE)
             database.close()
             yield name
 
@@ -98,7 +106,10 @@ def running_server(*, is_durable: bool = False) -> Iterator[Server]:
              "-E", "UTF8", "--locale=C.UTF-8", "--locale-provider=icu", "--icu-locale=en-US"]
         )  # fmt: skip
         with _started(programs, folder, is_durable=is_durable) as port:
-            yield Server(port)
+            server = Server(port)
+            for role in (MIGRATOR, SERVICE):
+                server.execute(f"CREATE ROLE {role} LOGIN")
+            yield server
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

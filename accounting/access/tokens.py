@@ -19,6 +19,7 @@ from accounting.access.audit import record
 from accounting.access.viewer import COMMAND_LINE, ROLES, Role, Viewer
 from accounting.errors import ConflictError, InvalidError, NotFoundError
 from accounting.store.models import ApiToken, Cluster
+from accounting.store.walls import NOBODY, Scope
 
 MAX_LIFE_MS = 3_650 * 86_400_000
 
@@ -137,6 +138,12 @@ def ensure_admin(session: Session, token: str, *, now_ms: int) -> bool:
         return False
     create_token(session, role="admin", by=COMMAND_LINE, now_ms=now_ms, note="from a file", token=token)
     return True
+
+
+def sign_in_scope(token: str) -> Scope:
+    """What must be seen to find out who bears a token: its own row."""
+    match = _TOKEN.fullmatch(token)
+    return NOBODY if match is None else Scope("sign-in", match[1])
 
 
 def authenticate(session: Session, token: str, *, now_ms: int) -> Viewer:

@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias, TypeVarTuple
 from sqlalchemy import ColumnElement, Select, false, func, or_, true
 
 from accounting.store.models import Tenant
+from accounting.store.walls import EVERYTHING, NOBODY, Scope
 
 Role: TypeAlias = Literal["reporter", "tenant", "operator", "admin"]
 
@@ -43,6 +44,17 @@ class Viewer:
     def sees_everything(self) -> bool:
         """Whether no query is narrowed for it."""
         return self.role in {"operator", "admin"}
+
+    @property
+    def scope(self) -> Scope:
+        """What the database lets its transactions see: the second wall."""
+        if self.sees_everything:
+            return EVERYTHING
+        if self.role == "reporter" and self.cluster:
+            return Scope("cluster", self.cluster)
+        if self.role == "tenant" and self.tenant_path:
+            return Scope("tenant", self.tenant_path)
+        return NOBODY
 
 
 COMMAND_LINE = Viewer(name="command line", role="admin")

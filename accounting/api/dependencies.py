@@ -7,13 +7,13 @@ shows it selects through `accounting.access.viewer.only_visible`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, TypeAlias
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from accounting.access.tokens import TokenRefusedError, authenticate
+from accounting.access.tokens import TokenRefusedError, authenticate, sign_in_scope
 from accounting.access.viewer import READERS, Role, Viewer
 from accounting.api.metrics import ServiceMetrics
 from accounting.api.problems import Problem
@@ -40,20 +40,29 @@ def _service(request: Request) -> Service:
     return service
 
 
-InService = Annotated[Service, Depends(_service)]
+WholeService = Annotated[Service, Depends(_service)]
+"""With a database that sees everything: for what answers nobody, or finds out who asks."""
 
 _bearer = HTTPBearer(auto_error=False, description="A token made by: slicemeter accounting token create")
 
 
 def _viewer(
-    service: InService, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
+    service: WholeService, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 ) -> Viewer:
+    token = "" if credentials is None else credentials.credentials
     try:
-        with service.database.reading() as session:
-            token = "" if credentials is None else credentials.credentials
+        with service.database.seen_as(sign_in_scope(token)).reading() as session:
             return authenticate(session, token, now_ms=service.clock())
     except TokenRefusedError as error:
         raise Problem(401, str(error), headers={"WWW-Authenticate": "Bearer"}) from None
+
+
+def _service_for(service: WholeService, viewer: Annotated[Viewer, Depends(_viewer)]) -> Service:
+    return replace(service, database=service.database.seen_as(viewer.scope))
+
+
+InService = Annotated[Service, Depends(_service_for)]
+"""With a database whose every transaction shows what the asker may see, and nothing else (PostgreSQL)."""
 
 
 def allow(*roles: Role) -> Callable[[Viewer], Viewer]:

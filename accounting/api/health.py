@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header, Response
 
-from accounting.api.dependencies import InService
+from accounting.api.dependencies import WholeService
 from accounting.api.problems import Problem
 from accounting.store.errors import StoreError
 from accounting.store.migrate import require_current
@@ -21,7 +21,7 @@ def healthz() -> Response:
 
 
 @router.get("/readyz")
-def readyz(service: InService) -> Response:
+def readyz(service: WholeService) -> Response:
     """200 when the database answers and has the schema of this program, else 503."""
     try:
         require_current(service.database)
@@ -31,7 +31,7 @@ def readyz(service: InService) -> Response:
 
 
 @router.get("/metrics")
-def metrics(service: InService, accept: Annotated[str | None, Header()] = None) -> Response:
+def metrics(service: WholeService, accept: Annotated[str | None, Header()] = None) -> Response:
     """The service's own metrics, as text or OpenMetrics."""
     page, content_type = service.metrics.page(accept)
     return Response(page, headers={"Content-Type": content_type})

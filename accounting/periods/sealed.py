@@ -17,6 +17,7 @@ from accounting.periods.months import CLOSED
 from accounting.periods.sealing import SealedDocument, decode_document, decode_measured
 from accounting.periods.use import Use
 from accounting.store.models import BillingPeriod, SealedUse
+from accounting.store.walls import EVERYTHING, seeing
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,5 +48,7 @@ def read_sealed(session: Session, period: BillingPeriod) -> Sealed | None:
     """What closed a period; None: it is not closed."""
     if period.state != CLOSED:
         return None
-    statement = first_statement(session, period.id)
+    # The document is the account's: whoever asks for one tenant cuts what is of others.
+    with seeing(session, EVERYTHING):
+        statement = first_statement(session, period.id)
     return None if statement is None else Sealed(period.id, decode_document(statement.document))

@@ -21,6 +21,7 @@ from accounting.prices.discounts import live_discounts
 from accounting.prices.policies import live_policies
 from accounting.reports.documents import Document, money, shown
 from accounting.store.models import BillingAccount, PresenceReport, Tenant
+from accounting.store.walls import CARDS, seeing
 from accounting.tenants.tree import find_tenant
 from contract.units import MS_PER_HOUR, PPM
 
@@ -105,7 +106,9 @@ def make_quote(
     _require(wanted)
     tenant, account = _payer(session, viewer, tenant_name, account_code)
     model = plain_model(wanted.model)
-    registered_mib = wanted.card_mib or _smallest(session, model)
+    with seeing(session, CARDS):
+        registered_mib = wanted.card_mib or _smallest(session, model)
+        discounts = live_discounts(session)
     policy = _POLICIES[live_policies(session).value_at("share", at_ms)]
     grant = Grant(wanted.mem_mib, wanted.core_percent, mig_slices(wanted.mig))
     share_ppm = share_bound_ppm(grant, registered_mib, model, policy)
@@ -121,9 +124,7 @@ def make_quote(
             at_ms=at_ms,
         )
     if tenant is not None:
-        discount = resolve_discount(
-            live_discounts(session), book=DEFAULT_BOOK, tenant_path=tenant.path, at_ms=at_ms
-        )
+        discount = resolve_discount(discounts, book=DEFAULT_BOOK, tenant_path=tenant.path, at_ms=at_ms)
     percent = None if discount is None else discount.percent
     amount = None if price is None else amount_of(quantity, price.unit_price, percent=percent)
     return Quote(

@@ -7,11 +7,12 @@ the books, or one for each cluster.
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy import URL, Connection, Engine
+from sqlalchemy import URL, Connection, Engine, event
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.orm import Session
@@ -19,6 +20,7 @@ from sqlalchemy.pool import NullPool
 
 from accounting.store import postgresql, sqlite
 from accounting.store.errors import StoreError
+from accounting.store.walls import EVERYTHING, Scope, declare, scope_info, see_everything
 
 DEFAULT_URL = "sqlite:///slicemeter.sqlite"
 
@@ -41,6 +43,7 @@ class Database:
 
     def __init__(self, url: str = DEFAULT_URL) -> None:
         parsed = _parse(url)
+        self._scope = EVERYTHING
         self.is_postgresql = parsed.get_backend_name() == "postgresql"
         self._url = parsed
         if self.is_postgresql:
@@ -56,10 +59,22 @@ class Database:
             self._reader = self.engine
             self._writer = self.engine.execution_options(**{sqlite.WRITES: True})
 
+    def seen_as(self, scope: Scope) -> Database:
+        """The same database, connections included, whose transactions see only what is in a scope."""
+        seen = copy.copy(self)
+        seen._scope = scope  # noqa: SLF001 - its own
+        return seen
+
+    def _session(self, engine: Engine) -> Session:
+        session = Session(engine, info=scope_info(self._scope))
+        if self.is_postgresql:
+            event.listen(session, "after_begin", declare)
+        return session
+
     @contextmanager
     def reading(self) -> Iterator[Session]:
         """A transaction that sees one state of the database and changes nothing."""
-        with Session(self._reader) as session:
+        with self._session(self._reader) as session:
             yield session
             session.rollback()
 
@@ -71,7 +86,7 @@ class Database:
             cluster: The one cluster whose facts and ledger it touches, besides rows that it alone makes;
                 others may then write for other clusters meanwhile. None: it has the books for itself.
         """
-        with Session(self._writer) as session, session.begin():
+        with self._session(self._writer) as session, session.begin():
             connection = session.connection()  # takes the lock now, not at the first statement
             if self.is_postgresql:
                 if cluster is None:
@@ -109,6 +124,8 @@ class Database:
         with engine.connect() as connection:
             if self.is_postgresql:
                 postgresql.prepare_migration(connection)
+                see_everything(connection)
+                connection.commit()
             yield connection
 
     def close(self) -> None:

@@ -18,6 +18,7 @@ from sqlalchemy.orm import Session
 
 from accounting.ledger.calendar import Month, month_bounds_ms, month_of
 from accounting.store.errors import StoreError
+from accounting.store.walls import wall_like
 
 PARTITIONED = ("usage_fact", "unallocated_fact", "device_fact")
 MONTHS_AHEAD = 3
@@ -66,6 +67,7 @@ def make_ahead(session: Session, *, now_ms: int, months: int = MONTHS_AHEAD) -> 
                 connection.execute(
                     text(f"CREATE TABLE {name} PARTITION OF {table} {_bounds(month)}")  # names of ours
                 )
+                wall_like(connection, name, table)
                 made.append(name)
     return made
 
@@ -106,6 +108,7 @@ def drain(session: Session) -> list[Stray]:
             f"INSERT INTO {name} SELECT * FROM moved"
         )
         connection.execute(moved, {"from_ms": from_ms, "to_ms": to_ms})
+        wall_like(connection, name, one.table)
         connection.execute(text(f"ALTER TABLE {one.table} ATTACH PARTITION {name} {_bounds(one.month)}"))
     return found
 

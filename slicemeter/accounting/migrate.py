@@ -7,21 +7,29 @@ from collections.abc import Sequence
 from accounting.store.database import Database
 from accounting.store.migrate import current_revision, upgrade
 from accounting.store.partitions import make_ahead
+from accounting.store.roles import grant_service
 from slicemeter.accounting.options import now_ms, parser
 
 
 def main(argv: Sequence[str]) -> int:
     """Migrate; saying so, also when there was nothing to do."""
-    arguments = parser("migrate", "Make the database, or bring it to the schema of this program.").parse_args(
-        argv
+    made = parser("migrate", "Make the database, or bring it to the schema of this program.")
+    made.add_argument(
+        "--grant-to",
+        metavar="ROLE",
+        help="PostgreSQL: let this role, which owns nothing, do what the service needs, and no more",
     )
+    arguments = made.parse_args(argv)
     database = Database(arguments.database)
     before = current_revision(database)
     upgrade(database)
     with database.writing() as session:
         make_ahead(session, now_ms=now_ms())
+    granted = [] if arguments.grant_to is None else grant_service(database, arguments.grant_to)
     after = current_revision(database)
     done = "is up to date" if before == after else "was made" if before is None else f"was at {before}"
     print(f'database "{database.url}" {done}: schema {after}')
+    if arguments.grant_to is not None:
+        print(f'role "{arguments.grant_to}" may serve from {len(granted)} tables')
     database.close()
     return 0

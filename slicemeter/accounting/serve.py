@@ -15,7 +15,10 @@ from accounting.settings import Settings
 from accounting.store.database import Database
 from accounting.store.migrate import current_revision, require_current, upgrade
 from accounting.store.partitions import make_ahead
+from accounting.store.roles import is_behind_walls
 from slicemeter.accounting.options import now_ms, parser, seconds
+
+_log = logging.getLogger(__name__)
 
 DEFAULT_LISTEN = "127.0.0.1:8476"
 
@@ -68,6 +71,11 @@ def main(argv: Sequence[str]) -> int:
             with database.writing() as session:
                 make_ahead(session, now_ms=now_ms())
         require_current(database)
+        if not is_behind_walls(database):
+            _log.warning(
+                "the database role is a superuser or has BYPASSRLS, so row-level security does not hold; "
+                "serve as a plain role, see: slicemeter accounting migrate --help"
+            )
         if arguments.admin_token_file is not None:
             _make_admin(database, arguments.admin_token_file)
         with listen(arguments.listen) as listening:

@@ -20,7 +20,7 @@ from accounting.store.database import Database
 from accounting.store.migrate import upgrade
 from contract.facts import AllocationFact, NodeStateFact, PresenceFact, SliceUsageFact
 from contract.ids import ClusterCode, DeviceUuid, EpochId, NodeUid, PodUid, TenantKey
-from tests.accounting.postgresql import Server, running_server
+from tests.accounting.postgresql import SERVICE, Server, running_server
 
 
 @pytest.fixture(scope="session")
@@ -79,7 +79,7 @@ def _copied_file(migrated_file: Path) -> Iterator[Database]:
 @contextmanager
 def _copied_database(server: Server, template: str) -> Iterator[Database]:
     with server.database(template) as name:
-        database = Database(server.url(name))
+        database = Database(server.url(name, SERVICE))
         yield database
         database.close()
         assert server.open_transactions(name) == []

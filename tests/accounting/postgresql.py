@@ -9,9 +9,9 @@ from contextlib import contextmanager
 import pytest
 
 from lab import postgresql
-from lab.postgresql import Server, ServerMissingError
+from lab.postgresql import MIGRATOR, OWNER, SERVICE, Server, ServerMissingError
 
-__all__ = ["Server", "running_server"]
+__all__ = ["MIGRATOR", "OWNER", "SERVICE", "Server", "running_server"]
 
 
 @contextmanager
