@@ -11,7 +11,7 @@ from exporter.kube.cluster_uid import cluster_uid
 from exporter.kube.objects import Namespace, Node, Pod
 from exporter.kube.resources import namespaces, nodes, pods
 from exporter.kube.view import Change, View
-from exporter.kube.watch import ObjectWatch
+from exporter.kube.watch import ObjectWatch, wall_clock_ms
 from exporter.node.snapshot import CollectorHealth
 
 
@@ -23,6 +23,7 @@ class NodeWatches:
         node_name: The node.
         may_all_be_gone: Whether an empty list of pods can be true.
         flaws: Where unreadable register annotations are counted.
+        clock_ms: Unix milliseconds, of the same clock as the sampler's.
     """
 
     def __init__(
@@ -32,12 +33,13 @@ class NodeWatches:
         *,
         may_all_be_gone: Callable[[], bool],
         flaws: FlawTally,
+        clock_ms: Callable[[], int] = wall_clock_ms,
     ) -> None:
         self._node_name = node_name
         self._flaws = flaws
-        self._pods = ObjectWatch(client, pods(node_name), may_all_be_gone=may_all_be_gone)
-        self._nodes = ObjectWatch(client, nodes(node_name))
-        self._namespaces = ObjectWatch(client, namespaces())
+        self._pods = ObjectWatch(client, pods(node_name), may_all_be_gone=may_all_be_gone, clock_ms=clock_ms)
+        self._nodes = ObjectWatch(client, nodes(node_name), clock_ms=clock_ms)
+        self._namespaces = ObjectWatch(client, namespaces(), clock_ms=clock_ms)
         self._register_of: Node | None = None
         self._register = NodeRegister((), ())
 

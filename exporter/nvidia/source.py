@@ -15,6 +15,9 @@ from typing import Protocol
 from contract.ids import DeviceUuid
 from exporter.errors import ExporterError
 
+PROCESS_UTILIZATION = ("utilization of processes (newer call)", "utilization of processes")
+"""What the calls for the records of processes go by in `failed_calls`."""
+
 
 class SourceDownError(ExporterError):
     """The whole source is gone (no driver, no library); try `open` again later, with back-off."""
@@ -137,6 +140,11 @@ class DeviceReading:
     has_repeated_uuid: bool = False
     failed_calls: tuple[str, ...] = ()
     failure: str | None = None
+
+    @property
+    def has_lost_utilization(self) -> bool:
+        """Whether the records of processes failed this time although the card can give them."""
+        return any(call in PROCESS_UTILIZATION for call in self.failed_calls)
 
 
 class DeviceSource(Protocol):

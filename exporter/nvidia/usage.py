@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Final
 
 from exporter.nvidia.asking import Asker, number_of
-from exporter.nvidia.source import BusySample, ProcessMemory, UtilizationSample
+from exporter.nvidia.source import PROCESS_UTILIZATION, BusySample, ProcessMemory, UtilizationSample
 
 FIRST_LOOK_US: Final = 1_000_000
 """Asking from 0 would average over the driver's whole buffer; one second back is one sample period."""
@@ -24,8 +24,7 @@ _PROCESS_LISTS: Final = (
     ("graphics processes", "nvmlDeviceGetGraphicsRunningProcesses"),
     ("MPS processes", "nvmlDeviceGetMPSComputeRunningProcesses"),
 )
-_NEWER: Final = "utilization of processes (newer call)"
-_OLDER: Final = "utilization of processes"
+_NEWER, _OLDER = PROCESS_UTILIZATION
 
 
 def memory_of(asker: Asker, handle: Any, what: str = "memory") -> Any:

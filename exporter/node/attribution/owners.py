@@ -112,7 +112,9 @@ class Attributor:
         found = []
         for uuid in sorted({*sources.registered, *sources.readings, *by_device}):
             registered, reading = sources.registered.get(uuid), sources.readings.get(uuid)
-            has_failed = reading.failure is not None if reading is not None else sources.had_readings
+            has_failed = sources.had_readings
+            if reading is not None:
+                has_failed = reading.failure is not None or reading.has_lost_utilization
             total_bytes = reading.memory_total_bytes if reading is not None else None
             registered_mib = registered.memory_mib if registered is not None else None
             if registered_mib is None and total_bytes is not None:
