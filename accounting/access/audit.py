@@ -8,7 +8,22 @@ import msgspec
 from sqlalchemy.orm import Session
 
 from accounting.access.viewer import Viewer
+from accounting.errors import InvalidError
 from accounting.store.models import AuditLog
+
+MAX_REASON = 1_000
+
+
+def require_reason(reason: str, what: str) -> None:
+    """Refuse a reason that says nothing, or that no database or terminal should hold.
+
+    Raises:
+        InvalidError: It is blank, of several lines, or longer than anyone reads.
+    """
+    if not reason.strip():
+        raise InvalidError(f"{what} needs its reason: --reason TEXT")
+    if len(reason) > MAX_REASON or not reason.isprintable():
+        raise InvalidError(f"a reason is one line of at most {MAX_REASON} printable characters (--reason)")
 
 
 def record(

@@ -11,10 +11,12 @@ from fastapi import APIRouter, FastAPI
 
 from accounting.api import (
     books,
+    closing,
     explain,
     exports,
     facts,
     health,
+    pricing,
     problems,
     quotes,
     reporters,
@@ -22,6 +24,7 @@ from accounting.api import (
     statements,
 )
 from accounting.api.dependencies import Clock, Service
+from accounting.api.limits import RequestLimits
 from accounting.api.metrics import ServiceMetrics
 from accounting.settings import Settings
 from accounting.store.database import Database
@@ -37,6 +40,8 @@ ROUTERS: Sequence[APIRouter] = (
     explain.router,
     quotes.router,
     exports.router,
+    closing.router,
+    pricing.router,
 )
 """Every router of the API."""
 
@@ -58,6 +63,7 @@ def create_app(settings: Settings, *, database: Database, clock: Clock) -> FastA
     )
     app.state.service = Service(database, settings, clock, ServiceMetrics(database))
     problems.install(app)
+    app.add_middleware(RequestLimits)
     for router in ROUTERS:
         app.include_router(router)
     return app

@@ -24,44 +24,63 @@ _log = logging.getLogger(__name__)
 
 
 class Problem(HTTPException):
-    """An answer that is an error: a status and one line that says what is wrong and the way out."""
+    """An answer that is an error: a status and one line that says what is wrong and the way out.
 
-    def __init__(self, status: int, detail: str, headers: Mapping[str, str] | None = None) -> None:
+    Attributes:
+        members: What a program wants to know besides, as members of their own (RFC 9457 §3.2).
+    """
+
+    def __init__(
+        self,
+        status: int,
+        detail: str,
+        headers: Mapping[str, str] | None = None,
+        *,
+        members: Mapping[str, object] | None = None,
+    ) -> None:
         super().__init__(status, detail, dict(headers or {}))
+        self.members = dict(members or {})
 
 
-def _answer(status: int, detail: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+def problem_answer(
+    status: int,
+    detail: str,
+    headers: Mapping[str, str] | None = None,
+    members: Mapping[str, object] | None = None,
+) -> JSONResponse:
+    """An error as it is answered."""
     # `type` is left out: RFC 9457 says it then is about:blank and the title is the status phrase.
-    body = {"title": HTTPStatus(status).phrase, "status": status, "detail": detail}
+    body = {"title": HTTPStatus(status).phrase, "status": status, "detail": detail, **(members or {})}
     return JSONResponse(body, status, headers, MEDIA_TYPE)
 
 
 async def _http_error(_request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
-    return _answer(error.status_code, str(error.detail), error.headers)
+    members = error.members if isinstance(error, Problem) else None
+    return problem_answer(error.status_code, str(error.detail), error.headers, members)
 
 
 async def _validation_error(_request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     places = (f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
-    return _answer(422, "; ".join(places))
+    return problem_answer(422, "; ".join(places))
 
 
 async def _accounting_error(_request: Request, error: Exception) -> JSONResponse:
     status = 404 if isinstance(error, NotFoundError) else 409 if isinstance(error, ConflictError) else 422
-    return _answer(status, str(error))
+    return problem_answer(status, str(error))
 
 
 async def _store_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, OperationalError)
     reason = " ".join(str(error.orig).split())
     _log.error("%s %s failed, the database cannot be used: %s", request.method, request.url.path, reason)
-    return _answer(503, "the database cannot be used now; try again later")
+    return problem_answer(503, "the database cannot be used now; try again later")
 
 
 async def _unforeseen_error(request: Request, error: Exception) -> JSONResponse:
     _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    return _answer(500, "the service failed; its log says why")
+    return problem_answer(500, "the service failed; its log says why")
 
 
 def install(app: FastAPI) -> None:

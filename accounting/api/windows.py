@@ -46,6 +46,14 @@ def month_of_text(period: str) -> Month:
         raise Problem(422, str(error)) from None
 
 
+def instant_of_text(text: str) -> int:
+    """Read an instant, or answer 422."""
+    try:
+        return parse_instant(text)
+    except CalendarError as error:
+        raise Problem(422, str(error)) from None
+
+
 def _period(period: str) -> Month:
     return month_of_text(period)
 

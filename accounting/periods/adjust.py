@@ -11,7 +11,7 @@ from decimal import Decimal, InvalidOperation
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from accounting.access.audit import record
+from accounting.access.audit import record, require_reason
 from accounting.access.viewer import Viewer
 from accounting.errors import InvalidError
 from accounting.ledger.calendar import day_bounds_ms
@@ -64,8 +64,7 @@ def adjust(
         NotFoundError: No such tenant or account.
         InvalidError: No reason, a showback account, or an amount finer than the currency.
     """
-    if not reason.strip():
-        raise InvalidError("an adjustment needs its reason: --reason TEXT")
+    require_reason(reason, "an adjustment")
     tenant = find_tenant(session, by, tenant_name)
     if account_code is not None and not by.sees_everything:
         raise no_account(account_code)

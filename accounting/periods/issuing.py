@@ -14,7 +14,7 @@ import msgspec
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from accounting.access.audit import record
+from accounting.access.audit import record, require_reason
 from accounting.access.viewer import Viewer
 from accounting.errors import ConflictError, InvalidError, NotFoundError
 from accounting.ledger.rounding import EXACT, to_currency
@@ -137,8 +137,7 @@ def void(
         NotFoundError: No such statement.
         ConflictError: It is a credit note, or was voided before.
     """
-    if not reason.strip():
-        raise InvalidError("a void needs its reason: --reason TEXT")
+    require_reason(reason, "a void")
     issued = find_issued(session, number)
     if issued.kind != STATEMENT:
         raise ConflictError(f"{number} is a credit note; only a statement can be voided")

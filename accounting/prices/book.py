@@ -125,8 +125,6 @@ def set_price(
     model = plain_model(model)
     if len(model) > MAX_MODEL or not model.isprintable():
         raise InvalidError(f"a model has at most {MAX_MODEL} printable characters, as in a node's register")
-    if reason is not None and not reason.isprintable():
-        raise InvalidError("a reason is one line of printable characters (--reason)")
     validity = Validity(valid_from_ms, valid_to_ms)
     validity.require("a price")
     same = (

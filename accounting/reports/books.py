@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 from accounting.access.viewer import Viewer, tenant_is_visible
 from accounting.ledger.calendar import at_text, month_of
 from accounting.periods.months import list_periods
+from accounting.periods.rate import Rated
 from accounting.periods.verify import Verified
 from accounting.prices.book import list_versions
 from accounting.prices.policies import list_policies
@@ -153,11 +154,24 @@ def periods_document(session: Session, viewer: Viewer) -> Document:
     }
 
 
+def rated_document(rated: Rated) -> Document:
+    """What a rating did."""
+    return {
+        "as_of": instant(rated.as_of_ms),
+        "days": rated.days,
+        "lines": rated.lines,
+        "unknown_devices": [
+            "/".join((key.cluster, key.node_uid, key.device_uuid)) for key in rated.unknown_devices
+        ],
+    }
+
+
 def verified_document(verified: Verified) -> Document:
     """What was checked and what failed."""
     return {
         "period": verified.period,
         "holds": verified.holds,
+        "empty": verified.is_empty,
         "as_of": instant(verified.as_of_ms),
         "checked": {
             "device_hours": verified.device_hours,

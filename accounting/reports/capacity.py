@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from accounting.ledger.calendar import at_text
 from accounting.ledger.intervals import Interval
 from accounting.periods.statement import Coverage, rated_as_of_ms
-from accounting.reports.documents import Document, coverage_document, instant
+from accounting.reports.documents import Document, card_coverage_document, instant
 from accounting.reports.paging import EVERYTHING, Asked, Key, page_of
 from accounting.reports.usage import CardSums, card_sums_document
 from accounting.store.models import DeviceEnergy, DeviceHour
@@ -108,6 +108,6 @@ def capacity_document(report: CapacityReport, asked: Asked = EVERYTHING) -> Docu
         "reconciliation": {
             **card_sums_document(sums),
             "unexplained_ppm_ms": unexplained,
-            "coverage": coverage_document(Coverage(sums.confirmed_ms, sums.present_ppm_ms // PPM)),
+            "coverage": card_coverage_document(Coverage(sums.confirmed_ms, sums.present_ppm_ms // PPM)),
         },
     }

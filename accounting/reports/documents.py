@@ -74,12 +74,14 @@ def unallocated_document(one: UnallocatedUse) -> Document:
 
 
 def coverage_document(coverage: Coverage) -> Document:
-    """Confirmed of present device time."""
-    return {
-        "confirmed_ms": coverage.confirmed_ms,
-        "present_ms": coverage.present_ms,
-        "ratio": money(coverage.ratio),
-    }
+    """Confirmed of present device time, as a ratio: the times of whole cards are not a tenant's to see."""
+    return {"ratio": money(coverage.ratio)}
+
+
+def card_coverage_document(coverage: Coverage) -> Document:
+    """The same with its times, for operators."""
+    times = {"confirmed_ms": coverage.confirmed_ms, "present_ms": coverage.present_ms}
+    return times | coverage_document(coverage)
 
 
 def sums_document(sums: Sums) -> Document:

@@ -14,8 +14,15 @@ from accounting.periods.correct import Corrected
 from accounting.periods.issuing import list_issued, number_text
 from accounting.periods.months import named
 from accounting.periods.preflight import Preflight
-from accounting.reports.documents import Document, coverage_document, money, shown
-from accounting.store.models import AuditLog, BillingAccount, BillingPeriod, IssuedStatement
+from accounting.reports.documents import Document, card_coverage_document, money, shown
+from accounting.store.models import (
+    AuditLog,
+    BillingAccount,
+    BillingPeriod,
+    IssuedStatement,
+    LedgerLine,
+    Tenant,
+)
 from accounting.tenants.tree import account_root
 
 
@@ -27,7 +34,7 @@ def preflight_document(found: Preflight) -> Document:
         "state": found.state,
         "clear": found.is_clear,
         "lines": found.lines,
-        "coverage": coverage_document(found.coverage),
+        "coverage": card_coverage_document(found.coverage),
         "min_coverage": money(found.min_coverage),
         "blockers": [
             {
@@ -81,6 +88,28 @@ def corrected_document(corrected: Corrected) -> Document:
             }
             for one in corrected.deltas
         ],
+    }
+
+
+def adjustment_document(session: Session, line: LedgerLine) -> Document:
+    """A manual adjustment and the month that it went into."""
+    account = session.get_one(BillingAccount, line.account)
+    return {
+        "line": line.id,
+        "account": line.account,
+        "tenant": session.get_one(Tenant, line.tenant_id).path,
+        "period": named(session.get_one(BillingPeriod, line.period_id), account),
+        "amount": money(line.amount),
+        "currency": line.currency,
+        "reason": line.reason,
+    }
+
+
+def voided_document(session: Session, note: IssuedStatement, again: IssuedStatement | None) -> Document:
+    """The credit note of a statement, and what was issued in its place."""
+    return {
+        "credit_note": issued_document(session, note),
+        "reissued": None if again is None else issued_document(session, again),
     }
 
 

@@ -1,8 +1,8 @@
-"""Tables of access: tokens by their hash, and the log of what people changed."""
+"""Tables of access: tokens by their hash, answers for retries, and the log of what people changed."""
 
 from __future__ import annotations
 
-from sqlalchemy import CheckConstraint, ForeignKey, String, Text, UniqueConstraint
+from sqlalchemy import CheckConstraint, ForeignKey, Index, String, Text, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from accounting.store.base import Base, Ms, Name, OptionalMs, Word, one_of
@@ -46,3 +46,18 @@ class AuditLog(Base):
     object: Mapped[str] = mapped_column(String(1000))
     after: Mapped[str] = mapped_column(Text)
     """JSON of what the object is now; empty when it is gone."""
+
+
+class KeptAnswer(Base):
+    """What a request with an idempotency key was answered, written in the transaction that obeyed it."""
+
+    __tablename__ = "kept_answer"
+    __table_args__ = (Index(None, "answered_at_ms"),)
+
+    asked_by: Mapped[Name] = mapped_column(primary_key=True)
+    idempotency_key: Mapped[Name] = mapped_column(primary_key=True)
+    request_sha256: Mapped[str] = mapped_column(String(64))
+    """Of method, path and body: the key belongs to this request alone."""
+    status: Mapped[int]
+    answer: Mapped[str] = mapped_column(Text)
+    answered_at_ms: Mapped[Ms]

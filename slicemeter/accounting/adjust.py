@@ -6,9 +6,7 @@ from collections.abc import Sequence
 
 from accounting.access.viewer import COMMAND_LINE
 from accounting.periods.adjust import adjust, parse_amount
-from accounting.periods.months import named
-from accounting.reports.documents import money
-from accounting.store.models import BillingAccount, BillingPeriod, Tenant
+from accounting.reports.seals import adjustment_document
 from slicemeter.accounting.options import now_ms, opened, parser, print_json
 
 
@@ -33,16 +31,7 @@ def main(argv: Sequence[str]) -> int:
             now_ms=now_ms(),
             account_code=arguments.account,
         )
-        account = session.get_one(BillingAccount, line.account)
-        period = named(session.get_one(BillingPeriod, line.period_id), account)
-        document = {
-            "account": line.account,
-            "tenant": session.get_one(Tenant, line.tenant_id).path,
-            "period": period,
-            "amount": money(line.amount),
-            "currency": line.currency,
-            "reason": line.reason,
-        }
+        document = adjustment_document(session, line)
     if arguments.json:
         print_json(document)
     else:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 
 from accounting.access.viewer import COMMAND_LINE
 from accounting.errors import InvalidError
 from accounting.ledger.calendar import Month
 from accounting.periods.close import Closed, close_period
 from accounting.periods.months import find_account
-from accounting.periods.preflight import MIN_COVERAGE, Preflight, preflight
+from accounting.periods.preflight import MIN_COVERAGE, Preflight, parse_ratio, preflight
 from accounting.reports.documents import Document
 from accounting.reports.seals import closed_document, preflight_document
 from accounting.reports.units import amount_text
@@ -51,7 +51,7 @@ def main(argv: Sequence[str]) -> int:
     arguments = made.parse_args(argv)
     if arguments.override != (arguments.reason is not None):
         raise InvalidError("--override and --reason go together: --override --reason TEXT")
-    month, min_coverage = month_from(arguments.period), _ratio(arguments.min_coverage)
+    month, min_coverage = month_from(arguments.period), parse_ratio(arguments.min_coverage)
     settings = Settings(grace_ms=round(arguments.grace_seconds * 1000))
     are_closed = []
     with opened(arguments) as database:
@@ -74,16 +74,6 @@ def main(argv: Sequence[str]) -> int:
             _tell(found, arguments)
             are_closed.append(isinstance(found, Closed) or found.is_clear)
     return 0 if all(are_closed) else 1
-
-
-def _ratio(text: str) -> Decimal:
-    try:
-        ratio = Decimal(text)
-    except InvalidOperation:
-        ratio = Decimal("NaN")
-    if not ratio.is_finite() or not 0 <= ratio <= 1:
-        raise InvalidError(f'coverage "{text}" is no ratio; write it like 0.95')
-    return ratio
 
 
 def _check(database: Database, account_code: str, month: Month, min_coverage: Decimal) -> Preflight:

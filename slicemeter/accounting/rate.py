@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from accounting.periods.rate import rate
+from accounting.reports.books import rated_document
 from accounting.reports.documents import instant
 from accounting.settings import Settings
 from slicemeter.accounting.options import add_grace_option, now_ms, opened, parser, print_json
@@ -20,12 +21,11 @@ def main(argv: Sequence[str]) -> int:
     settings = Settings(grace_ms=round(arguments.grace_seconds * 1000))
     with opened(arguments) as database, Bar() as progress:
         rated = rate(database, as_of_ms=now_ms(), grace_ms=settings.grace_ms, progress=progress)
-    unknown = ["/".join((key.cluster, key.node_uid, key.device_uuid)) for key in rated.unknown_devices]
     if arguments.json:
-        document = {"as_of": instant(rated.as_of_ms), "days": rated.days, "lines": rated.lines}
-        print_json(document | {"unknown_devices": unknown})
+        print_json(rated_document(rated))
     else:
         print(f"rated {rated.days} days of cards as of {instant(rated.as_of_ms)}: {rated.lines} lines")
-        for name in unknown:
+        for key in rated.unknown_devices:
+            name = "/".join((key.cluster, key.node_uid, key.device_uuid))
             print(f"unrated: slices are held on {name}, which nobody reported; is an exporter running there?")
-    return 1 if unknown else 0
+    return 1 if rated.unknown_devices else 0

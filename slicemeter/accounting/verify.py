@@ -30,6 +30,9 @@ def main(argv: Sequence[str]) -> int:
         print(f"pending: {name}: facts came after it was closed; run: slicemeter accounting correct")
     if verified.unrated_models:
         print(f"unrated, without a price: {', '.join(verified.unrated_models)}")
+    if verified.is_empty and verified.holds:
+        print(f"{verified.period}: nothing to check, the books hold no device hour and no line of that month")
+        return 0
     print(
         f"{verified.period} {'holds' if verified.holds else 'does not hold'}: {verified.device_hours} device "
         f"hours, {verified.lines} lines, {verified.statements} statements, "

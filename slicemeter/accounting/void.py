@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from accounting.access.viewer import COMMAND_LINE
 from accounting.periods.issuing import number_text, void
-from accounting.reports.seals import issued_document
+from accounting.reports.seals import voided_document
 from slicemeter.accounting.options import now_ms, opened, parser, print_json
 
 
@@ -28,8 +28,7 @@ def main(argv: Sequence[str]) -> int:
             now_ms=now_ms(),
         )
         if arguments.json:
-            reissued = None if again is None else issued_document(session, again)
-            print_json({"credit_note": issued_document(session, note), "reissued": reissued})
+            print_json(voided_document(session, note, again))
         else:
             renewed = "" if again is None else f", and issued again as {number_text(again)}"
             print(f"{arguments.number} was voided by credit note {number_text(note)}{renewed}")

@@ -6,6 +6,7 @@ import asyncio
 import gzip
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 
 import httpx
 import pytest
@@ -14,13 +15,32 @@ from fastapi import FastAPI
 from accounting.access.tokens import create_token
 from accounting.access.viewer import COMMAND_LINE
 from accounting.api.app import create_app
+from accounting.facts.ingest import ingest
+from accounting.facts.reading import Scope, read_lines
+from accounting.ledger.calendar import parse_month
+from accounting.periods.close import Closed, close_period
+from accounting.periods.rate import rate
+from accounting.prices.book import set_price
 from accounting.settings import Settings
 from accounting.store.database import Database
 from accounting.tenants.registry import add_account, add_cluster
-from contract.facts import CONTENT_TYPE, FACTS_PATH, HEADER_KUBE_SYSTEM_UID, HEADER_SENT_AT, HEADER_SOURCE
+from contract.facts import (
+    CONTENT_TYPE,
+    FACTS_PATH,
+    HEADER_KUBE_SYSTEM_UID,
+    HEADER_SENT_AT,
+    HEADER_SOURCE,
+    AllocationFact,
+    Fact,
+    PresenceFact,
+    canonical_bytes,
+)
 
 NOW_MS = 1_790_812_800_000
 """2026-10-01T00:00Z."""
+
+AFTER_GRACE = 1_793_836_800_000
+"""2026-11-05T00:00Z."""
 
 
 @dataclass
@@ -89,3 +109,32 @@ def api(database: Database) -> Api:
     made = Api(app=FastAPI(), database=database)
     made.app = create_app(Settings(), database=database, clock=lambda: made.now_ms)
     return made
+
+
+@pytest.fixture
+def closed(
+    api: Api,
+    at: Callable[..., int],
+    allocation: Callable[..., AllocationFact],
+    presence: Callable[..., PresenceFact],
+) -> Api:
+    """Half a T4 for three hours of 5 October at 3.00 EUR; acme is closed, the platform is not."""
+    start, end = at("09:00", 5), at("12:00", 5)
+    held = allocation(
+        cluster="a", core_percent=50, bound_at_ms=start, confirmed_at_ms=end, ended_at_ms=end,
+        end_kind="observed",
+    )  # fmt: skip
+    facts: list[Fact] = [presence(start, end, cluster="a"), held]
+    lines = read_lines(b"\n".join(map(canonical_bytes, facts)), Scope("a"), now_ms=end)
+    with api.database.writing() as session:
+        set_price(
+            session, sku="gpu-slice", model="Tesla T4", currency="EUR", unit_price=Decimal(3),
+            valid_from_ms=0, by=COMMAND_LINE, now_ms=0,
+        )  # fmt: skip
+        assert not ingest(session, lines, cluster="a", now_ms=end).rejected
+    rate(api.database, as_of_ms=end, grace_ms=900_000)
+    month = parse_month("2026-10")
+    done = close_period(api.database, "acme", month, by=COMMAND_LINE, now_ms=AFTER_GRACE, grace_ms=900_000)
+    assert isinstance(done, Closed)
+    api.now_ms = AFTER_GRACE
+    return api

@@ -2,55 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import pytest
-
-from accounting.access.viewer import COMMAND_LINE
-from accounting.facts.ingest import ingest
-from accounting.facts.reading import Scope, read_lines
-from accounting.ledger.calendar import parse_month
-from accounting.periods.close import Closed, close_period
-from accounting.periods.rate import rate
-from accounting.prices.book import set_price
-from contract.facts import AllocationFact, Fact, PresenceFact, canonical_bytes
 
 if TYPE_CHECKING:
     from tests.accounting.api.conftest import Api
 
 AFTER_GRACE = 1_793_836_800_000
 """2026-11-05T00:00Z."""
-
-
-@pytest.fixture
-def closed(
-    api: Api,
-    at: Callable[..., int],
-    allocation: Callable[..., AllocationFact],
-    presence: Callable[..., PresenceFact],
-) -> Api:
-    """Half a T4 for three hours of 5 October at 3.00 EUR; acme is closed, the platform is not."""
-    start, end = at("09:00", 5), at("12:00", 5)
-    held = allocation(
-        cluster="a", core_percent=50, bound_at_ms=start, confirmed_at_ms=end, ended_at_ms=end,
-        end_kind="observed",
-    )  # fmt: skip
-    facts: list[Fact] = [presence(start, end, cluster="a"), held]
-    lines = read_lines(b"\n".join(map(canonical_bytes, facts)), Scope("a"), now_ms=end)
-    with api.database.writing() as session:
-        set_price(
-            session, sku="gpu-slice", model="Tesla T4", currency="EUR", unit_price=Decimal(3),
-            valid_from_ms=0, by=COMMAND_LINE, now_ms=0,
-        )  # fmt: skip
-        assert not ingest(session, lines, cluster="a", now_ms=end).rejected
-    rate(api.database, as_of_ms=end, grace_ms=900_000)
-    month = parse_month("2026-10")
-    done = close_period(api.database, "acme", month, by=COMMAND_LINE, now_ms=AFTER_GRACE, grace_ms=900_000)
-    assert isinstance(done, Closed)
-    api.now_ms = AFTER_GRACE
-    return api
 
 
 def test_issued_statements_are_seen_by_operators_and_by_whom_the_whole_account_is(closed: Api) -> None:

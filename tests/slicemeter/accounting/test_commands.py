@@ -50,8 +50,22 @@ def test_a_command_on_no_database_says_how_to_make_one(
 def test_accounts_and_clusters_are_registered_and_listed(registered: Shell) -> None:
     accounts = [json.loads(line) for line in registered("account", "list", "--json")[1].splitlines()]
     assert accounts == [
-        {"code": "acme", "kind": "tenant", "currency": "EUR", "time_zone": "Europe/Berlin", "grace_days": 3},
-        {"code": "platform", "kind": "platform", "currency": None, "time_zone": "UTC", "grace_days": 3},
+        {
+            "code": "acme",
+            "kind": "tenant",
+            "currency": "EUR",
+            "time_zone": "Europe/Berlin",
+            "grace_days": 3,
+            "issuer": "SM",
+        },
+        {
+            "code": "platform",
+            "kind": "platform",
+            "currency": None,
+            "time_zone": "UTC",
+            "grace_days": 3,
+            "issuer": "SM",
+        },
     ]
     code, out, _ = registered("cluster", "list")
     assert code == 0
@@ -60,7 +74,24 @@ def test_accounts_and_clusters_are_registered_and_listed(registered: Shell) -> N
     ]
 
 
+def test_an_accounts_issuer_is_named_and_shown(registered: Shell) -> None:
+    code, out, _ = registered("account", "issuer", "acme", "ACME-DE")
+    assert (code, out.splitlines()[1].split()) == (
+        0, ["acme", "tenant", "EUR", "Europe/Berlin", "3", "ACME-DE"]
+    )  # fmt: skip
+
+
+def test_verify_of_books_without_a_line_says_that_there_was_nothing_to_check(registered: Shell) -> None:
+    for option in ((), ("--json",)):
+        code, out, _ = registered("verify", "2026-10", *option)
+        assert code == 0
+        assert "nothing to check" in out or json.loads(out)["empty"] is True
+        assert "2026-10 holds" not in out
+
+
 REFUSED = [
+    (("account", "issuer", "acme", "acme 1"), 'issuer "acme 1": up to 20 capital letters'),
+    (("account", "issuer", "nobody", "ACME"), 'no account "nobody"'),
     (("account", "add", "acme"), 'account "acme" exists already'),
     (("account", "add", "Acme"), 'account "Acme": up to 63 lower-case letters'),
     (("account", "add", "x", "--currency", "euro"), 'currency "euro": three capital letters'),

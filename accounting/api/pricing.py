@@ -1,0 +1,145 @@
+"""`POST /api/v1/prices`, `policies`, `discounts`; `GET discounts`: versions, recorded and never edited."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Response
+from pydantic import BaseModel, ConfigDict, Field
+from sqlalchemy.orm import Session
+
+from accounting.access.audit import MAX_REASON
+from accounting.api.closing import TenantName
+from accounting.api.dependencies import InService, Operator
+from accounting.api.idempotency import ObeyedOnce
+from accounting.api.reports import answer
+from accounting.api.windows import instant_of_text
+from accounting.prices.book import MAX_MODEL, parse_currency, parse_unit_price, set_price
+from accounting.prices.discounts import list_discounts, parse_percent, set_discount
+from accounting.prices.policies import set_policy
+from accounting.reports.books import discount_document, policy_document, price_document
+from accounting.reports.documents import Document
+from accounting.tenants.tree import find_tenant
+
+router = APIRouter(prefix="/api/v1", tags=["pricing"])
+
+
+class _Version(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    from_: Annotated[str, Field(alias="from", max_length=40, examples=["2026-10-01T00:00:00Z"])]
+    """The first instant that it holds for, RFC 3339 with an offset."""
+    to: Annotated[str, Field(max_length=40)] | None = None
+    """The first instant that it no longer holds for; without it: until further notice."""
+    reason: Annotated[str, Field(min_length=1, max_length=MAX_REASON)] | None = None
+    """Needed to supersede a version over the same validity."""
+
+    @property
+    def validity(self) -> tuple[int, int | None]:
+        """From and to, in Unix milliseconds.
+
+        Raises:
+            Problem: 422, one of them is no instant.
+        """
+        return instant_of_text(self.from_), None if self.to is None else instant_of_text(self.to)
+
+
+class NewPrice(_Version):
+    """What a card-hour or kWh of one SKU costs on one model."""
+
+    sku: Literal["gpu-slice", "gpu-idle", "gpu-unallocated", "gpu-energy"] = "gpu-slice"
+    model: Annotated[str, Field(max_length=MAX_MODEL)] = ""
+    """As registered; empty: every model."""
+    unit_price: Annotated[str, Field(max_length=60, examples=["2.40"])]
+    currency: Annotated[str, Field(max_length=3, examples=["EUR"])]
+
+
+class NewPolicy(_Version):
+    """How shares, idle capacity, energy or unallocated use are treated."""
+
+    kind: Literal["share", "idle", "energy", "unallocated"]
+    value: Annotated[str, Field(max_length=32, examples=["dominant"])]
+
+
+class NewDiscount(_Version):
+    """What a tenant, and all below it, pays less than the list price."""
+
+    tenant: TenantName
+    percent: Annotated[str, Field(max_length=60, examples=["12.5"])]
+
+
+@router.post("/prices", status_code=201)
+def post_price(service: InService, once: ObeyedOnce, price: NewPrice) -> Response:
+    """Record a price; over the same validity it supersedes the version there, with a reason."""
+
+    def record(session: Session) -> Document:
+        valid_from_ms, valid_to_ms = price.validity
+        version = set_price(
+            session,
+            sku=price.sku,
+            model=price.model,
+            currency=parse_currency(price.currency),
+            unit_price=parse_unit_price(price.unit_price),
+            valid_from_ms=valid_from_ms,
+            valid_to_ms=valid_to_ms,
+            reason=price.reason,
+            by=once.by,
+            now_ms=once.now_ms,
+        )
+        return price_document(version)
+
+    return once.obey(service.database, record, status=201)
+
+
+@router.post("/policies", status_code=201)
+def post_policy(service: InService, once: ObeyedOnce, policy: NewPolicy) -> Response:
+    """Record a policy; open months follow at the next rating, a closed one never does by itself."""
+
+    def record(session: Session) -> Document:
+        valid_from_ms, valid_to_ms = policy.validity
+        version = set_policy(
+            session,
+            kind=policy.kind,
+            value=policy.value,
+            valid_from_ms=valid_from_ms,
+            valid_to_ms=valid_to_ms,
+            reason=policy.reason,
+            by=once.by,
+            now_ms=once.now_ms,
+        )
+        return policy_document(version)
+
+    return once.obey(service.database, record, status=201)
+
+
+@router.get("/discounts")
+def discounts(
+    service: InService,
+    viewer: Operator,  # noqa: ARG001 - asking is what keeps tenants out
+) -> Response:
+    """Every version of every tenant's discount, superseded ones too."""
+    with service.database.reading() as session:
+        rows = [discount_document(path, version) for path, version in list_discounts(session)]
+    return answer({"rows": rows, "totals": {"versions": len(rows)}})
+
+
+@router.post("/discounts", status_code=201)
+def post_discount(service: InService, once: ObeyedOnce, discount: NewDiscount) -> Response:
+    """Record what a tenant pays less; the nearest tenant upwards that has a discount decides."""
+
+    def record(session: Session) -> Document:
+        valid_from_ms, valid_to_ms = discount.validity
+        tenant = find_tenant(session, once.by, discount.tenant)
+        version = set_discount(
+            session,
+            tenant,
+            percent=parse_percent(discount.percent),
+            valid_from_ms=valid_from_ms,
+            valid_to_ms=valid_to_ms,
+            reason=discount.reason,
+            by=once.by,
+            now_ms=once.now_ms,
+        )
+        return discount_document(tenant.path, version)
+
+    return once.obey(service.database, record, status=201)
