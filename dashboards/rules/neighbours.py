@@ -1,69 +1,17 @@
-"""Recording rules and alerts, as one table of values; `dashboards/writing.py` writes them out.
+"""Who takes more than its share of a card, and who misses its own because of that.
 
-The level comes first in a recording rule's name (`level:metric:operations`). Every expression carries
-`cluster`, because node names and GPU UUIDs repeat between clusters, and is written for the PromQL of
-Prometheus 2.42. Source of the arithmetic: `reference/dashboards.md §8-9`.
+Under HAMi's duty cycle single samples say nothing, so everything here reads rates over minutes. Source
+of the arithmetic: `reference/dashboards.md §9`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Literal, TypeAlias
-
-from dashboards.card import UID as CARD_UID
+from dashboards import uids
 from dashboards.names import ST, D, S, metric
-from dashboards.thresholds import DEFAULT, Thresholds
+from dashboards.rules.rule import Alert, Recording
+from dashboards.thresholds import Thresholds
 
-Severity: TypeAlias = Literal["critical", "warning", "info"]
-
-
-@dataclass(frozen=True, slots=True)
-class Recording:
-    """A recording rule."""
-
-    name: str
-    expr: str
-
-
-@dataclass(frozen=True, slots=True)
-class Alert:
-    """An alert.
-
-    Attributes:
-        name: CamelCase with the prefix `Slicemeter`; its runbook is the page of this name in lower case.
-        hold: How long the expression must hold before it fires (`for`).
-        summary: What is wrong, without values.
-        description: With values and units; may name other tenants, so it goes to platform receivers.
-        tenant_text: What a tenant's own receiver may show: names its own slices and "another slice".
-        dashboard: Path and variables of the dashboard to open.
-    """
-
-    name: str
-    expr: str
-    hold: str
-    severity: Severity
-    summary: str
-    description: str
-    tenant_text: str = ""
-    dashboard: str = ""
-    labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Rules that are evaluated together, in order: a later rule reads what an earlier one wrote."""
-
-    name: str
-    rules: tuple[Recording | Alert, ...]
-
-
-CARD_LINK = (
-    f"/d/{CARD_UID}?var-cluster={{{{ $labels.cluster }}}}&var-node={{{{ $labels.node }}}}"
-    "&var-device={{ $labels.device_uuid }}"
-)
-NODE_LINK = f"/d/{CARD_UID}?var-cluster={{{{ $labels.cluster }}}}&var-node={{{{ $labels.node }}}}"
+CARD_LINK = uids.alert_link(uids.NEIGHBOURS, "cluster", "node", "device_uuid")
 
 
 def neighbour_recordings(limits: Thresholds) -> tuple[Recording, ...]:
@@ -144,45 +92,4 @@ def noisy_neighbour(limits: Thresholds) -> Alert:
             "starves."
         ),
         dashboard=CARD_LINK,
-    )
-
-
-def lock_alerts(limits: Thresholds) -> tuple[Alert, ...]:
-    """The node lock: held too long while pods wait for it, and expired."""
-    held = f"max by (cluster, node) ({metric('node_lock_acquired_timestamp_seconds')})"
-    waiting = f"max by (cluster, node) ({metric('node_lock_waiting_pods')})"
-    expired = f'{metric("node_lock_transitions_total")}{{outcome="expired"}}'
-    return (
-        Alert(
-            name="SlicemeterNodeLockBlocking",
-            expr=f"(time() - {held} > {limits.lock_held_seconds})\nand on (cluster, node) ({waiting} > 0)",
-            hold="1m",
-            severity="warning",
-            summary="HAMi's node lock is held while pods wait for it",
-            description=(
-                "The lock of node {{ $labels.node }} has been held for {{ $value | humanizeDuration }} and "
-                "pods wait for it: nothing binds there until it is released or expires."
-            ),
-            dashboard=NODE_LINK,
-        ),
-        Alert(
-            name="SlicemeterNodeLockTimeout",
-            expr=f"max by (cluster, node) (increase({expired}[{limits.lock_timeout_window}])) > 0",
-            hold="0s",
-            severity="warning",
-            summary="A HAMi node lock ran into its timeout",
-            description=(
-                f"Locks of node {{{{ $labels.node }}}} expired in the last {limits.lock_timeout_window}: "
-                "pods waited for the whole timeout before the next could bind."
-            ),
-            dashboard=NODE_LINK,
-        ),
-    )
-
-
-def groups(limits: Thresholds = DEFAULT) -> tuple[Group, ...]:
-    """Every rule group that is shipped, with the given thresholds."""
-    return (
-        Group("slicemeter-neighbours", (*neighbour_recordings(limits), noisy_neighbour(limits))),
-        Group("slicemeter-node-lock", lock_alerts(limits)),
     )

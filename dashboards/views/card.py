@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from grafanalib import core
 
+from dashboards import uids
 from dashboards.names import ST, D, metric
 from dashboards.panels import DATASOURCE, Column, Panel, Query, Step, over_time, stat, table
 from dashboards.thresholds import DEFAULT
@@ -211,7 +212,7 @@ def _variables() -> list[core.Template]:
 
 dashboard = core.Dashboard(
     title="Who shares this card",
-    uid=UID,
+    uid=uids.CARD,
     description="One GPU: who holds it, who uses it, and who crowds whom.",
     tags=[TAG],
     timezone="browser",
