@@ -37,7 +37,7 @@ def backup(database: Database, target: Path, *, progress: Progress = unseen) -> 
     Raises:
         StoreError: Not SQLite, the file exists, cannot be written, or the copy is not whole.
     """
-    source = _file_of(database, "pg_dump --format=custom --file=FILE")
+    source = _file_of(database, "pg_dump --enable-row-security, as docs/install.md shows")
     if target.exists():
         raise StoreError(f"{target} exists; name a file that does not, so that no backup is overwritten")
     _copy(source, target, progress)
@@ -59,7 +59,7 @@ def restore(database: Database, source: Path, *, is_forced: bool, progress: Prog
     Raises:
         StoreError: Not SQLite, no whole backup, books are there already, or are in use.
     """
-    target = _file_of(database, "pg_restore --dbname=NAME FILE")
+    target = _file_of(database, "pg_restore, as docs/install.md shows")
     if not source.is_file():
         raise StoreError(f"{source} is no file; name one that was made by: slicemeter accounting backup")
     schema = _schema(source)

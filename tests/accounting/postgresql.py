@@ -8,10 +8,25 @@ from contextlib import contextmanager
 
 import pytest
 
+from accounting.store.database import Database
 from lab import postgresql
 from lab.postgresql import MIGRATOR, OWNER, SERVICE, Server, ServerMissingError
 
-__all__ = ["MIGRATOR", "OWNER", "SERVICE", "Server", "running_server"]
+__all__ = ["MIGRATOR", "OWNER", "SERVICE", "Server", "as_owner", "running_server"]
+
+
+@contextmanager
+def as_owner(database: Database) -> Iterator[Database]:
+    """A database as who may change its schema reaches it; on SQLite that is everybody."""
+    if not database.is_postgresql:
+        yield database
+        return
+    url = database.engine.url.set(drivername="postgresql", username=MIGRATOR)
+    owned = Database(url.render_as_string(hide_password=False))
+    try:
+        yield owned
+    finally:
+        owned.close()
 
 
 @contextmanager

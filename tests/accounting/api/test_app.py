@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from accounting.store.migrate import alembic_config
 from contract.catalogue import families_of
 from contract.facts import FACTS_PATH
+from tests.accounting.postgresql import as_owner
 
 if TYPE_CHECKING:
     from tests.accounting.api.conftest import Api
@@ -67,7 +68,8 @@ def test_it_is_alive_and_ready(api: Api) -> None:
 def test_it_is_not_ready_on_a_database_of_another_schema(api: Api) -> None:
     from alembic import command  # noqa: PLC0415 - only here
 
-    command.downgrade(alembic_config(api.database), "base")
+    with as_owner(api.database) as owned:
+        command.downgrade(alembic_config(owned), "base")
     assert api.request("GET", "/healthz").status_code == 200
     response = api.request("GET", "/readyz")
     assert response.status_code == 503

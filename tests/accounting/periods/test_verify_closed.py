@@ -11,6 +11,7 @@ from sqlalchemy import text
 
 from accounting.errors import ConflictError
 from contract.facts import AllocationFact, SliceUsageFact
+from tests.accounting.postgresql import as_owner
 
 if TYPE_CHECKING:
     from tests.accounting.periods.conftest import Ledger
@@ -36,7 +37,7 @@ def closed(october: Ledger, at: At, slice_usage: Usage) -> Ledger:
 
 def tamper(ledger: Ledger, statement: str, **values: object) -> None:
     """Change rows as somebody with all rights on the database could."""
-    with ledger.database.writing() as session:
+    with as_owner(ledger.database) as database, database.writing() as session:
         if ledger.database.is_postgresql:
             for table in GUARDED:
                 session.execute(text(f"ALTER TABLE {table} DISABLE TRIGGER USER"))

@@ -113,7 +113,10 @@ def test_the_audit_log_takes_no_change_and_no_deletion(database: Database) -> No
             "INSERT INTO audit_log (at_ms, actor, action, object, after) VALUES (1, 'a', 'b', 'c', '{}')"
         )
     for statement in ("UPDATE audit_log SET actor = 'x'", "DELETE FROM audit_log"):
-        with pytest.raises(DatabaseError, match="audit_log is insert-only"), database.writing() as session:
+        with (
+            pytest.raises(DatabaseError, match=r"audit_log is insert-only|permission denied"),
+            database.writing() as session,
+        ):
             session.connection().exec_driver_sql(statement)
 
 
