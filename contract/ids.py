@@ -9,7 +9,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass
 from hashlib import sha1
-from typing import Literal, NewType
+from typing import Literal, NamedTuple, NewType
 
 ClusterCode = NewType("ClusterCode", str)
 NodeUid = NewType("NodeUid", str)
@@ -40,8 +40,7 @@ def allocation_id(cluster: str, pod_uid: str, container: str, device_uuid: str) 
     return uuid.UUID(int=number | _VERSION_5)
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class SliceKey:
+class SliceKey(NamedTuple):
     """One container's hold on one device: (cluster, pod UID, container, device UUID)."""
 
     cluster: ClusterCode

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 from accounting.ledger.pricing import plain_model
 from contract.facts import (
@@ -31,8 +31,7 @@ HoldEnd = Literal["open", "observed", "inferred", "grace"]
 """Why a hold stops where it does: still held, seen to end, missed in a relist, confirmed by nobody."""
 
 
-@dataclass(frozen=True, slots=True)
-class MergedAllocation:
+class MergedAllocation(NamedTuple):
     """One slice in time, as all its witnesses together know it."""
 
     slice_key: SliceKey
@@ -58,8 +57,7 @@ class MergedAllocation:
     end_reason: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(NamedTuple):
     """When a slice is held, seen from one instant."""
 
     from_ms: int
@@ -96,34 +94,53 @@ def merge_allocation(facts: Iterable[AllocationFact]) -> MergedAllocation:
     Raises:
         ValueError: For no fact at all, or facts of several slices.
     """
-    reports = sorted(facts, key=lambda fact: (fact.first_confirmed_at_ms, _snapshot(fact)))
-    if not reports or any(fact.slice_key != reports[0].slice_key for fact in reports):
+    reports = _by_confirmation(facts)
+    if not reports:
         raise ValueError("merge_allocation takes the reports of exactly one slice")
     first = reports[0]
-    confirmed_at_ms = max(fact.confirmed_at_ms for fact in reports)
+    slice_key = first.slice_key
+    bound_at_ms, confirmed_at_ms = first.bound_at_ms, first.confirmed_at_ms
+    started_at_ms, model = first.started_at_ms, first.model
+    for fact in reports[1:]:
+        if fact.slice_key != slice_key:
+            raise ValueError("merge_allocation takes the reports of exactly one slice")
+        bound_at_ms = min(bound_at_ms, fact.bound_at_ms)
+        confirmed_at_ms = max(confirmed_at_ms, fact.confirmed_at_ms)
+        if started_at_ms is None or (fact.started_at_ms is not None and fact.started_at_ms < started_at_ms):
+            started_at_ms = fact.started_at_ms
+        model = model or fact.model
     ended_at_ms, end_kind, end_reason = _merged_end(reports, confirmed_at_ms)
     return MergedAllocation(
-        slice_key=first.slice_key,
-        node_uid=first.node_uid,
-        node=first.node,
-        namespace=first.namespace,
-        pod=first.pod,
-        vendor=first.vendor,
-        model=plain_model(next((fact.model for fact in reports if fact.model), "")),
-        mem_mib=first.mem_mib,
-        core_percent=first.core_percent,
-        mig=first.mig,
-        container_kind=first.container_kind,
-        tenant_key=first.tenant_key,
-        labels=tuple(sorted(first.labels.items())),
-        bound_at_ms=min(fact.bound_at_ms for fact in reports),
-        started_at_ms=min((f.started_at_ms for f in reports if f.started_at_ms is not None), default=None),
-        first_confirmed_at_ms=first.first_confirmed_at_ms,
-        confirmed_at_ms=confirmed_at_ms,
-        ended_at_ms=ended_at_ms,
-        end_kind=end_kind,
-        end_reason=end_reason,
+        slice_key,
+        first.node_uid,
+        first.node,
+        first.namespace,
+        first.pod,
+        first.vendor,
+        plain_model(model),
+        first.mem_mib,
+        first.core_percent,
+        first.mig,
+        first.container_kind,
+        first.tenant_key,
+        tuple(sorted(first.labels.items())) if first.labels else (),
+        bound_at_ms,
+        started_at_ms,
+        first.first_confirmed_at_ms,
+        confirmed_at_ms,
+        ended_at_ms,
+        end_kind,
+        end_reason,
     )
+
+
+def _by_confirmation(facts: Iterable[AllocationFact]) -> list[AllocationFact]:
+    """The earliest first confirmation first; only where two are equal, names and sizes decide."""
+    reports = sorted(facts, key=lambda fact: fact.first_confirmed_at_ms)
+    firsts = {fact.first_confirmed_at_ms for fact in reports}
+    if len(firsts) < len(reports):
+        reports.sort(key=lambda fact: (fact.first_confirmed_at_ms, _snapshot(fact)))
+    return reports
 
 
 def _merged_end(
@@ -163,11 +180,11 @@ def held(allocation: MergedAllocation, *, as_of_ms: int, grace_ms: int) -> Held:
     to_ms = min(last_ms, as_of_ms)
     from_ms = min(allocation.bound_at_ms, to_ms)
     return Held(
-        from_ms=from_ms,
-        to_ms=to_ms,
-        confirmed_to_ms=max(from_ms, min(confirmed_to_ms, to_ms)),
-        end=end,
-        settles_at_ms=last_ms if as_of_ms <= last_ms else None,
+        from_ms,
+        to_ms,
+        max(from_ms, min(confirmed_to_ms, to_ms)),
+        end,
+        last_ms if as_of_ms <= last_ms else None,
     )
 
 

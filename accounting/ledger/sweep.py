@@ -216,7 +216,10 @@ def _policy_at(policies: Sequence[PolicySpan], at_ms: int) -> Policy:
 
 def _up_segment(span: PresenceSpan, active: Sequence[Hold], division: Division, when: Interval) -> Segment:
     # By position, since there are tens of millions of them.
-    return Segment(*when, span.model, span.registered_mib, span.is_confirmed, False, active, *division, 0)
+    charged, own, idle = division
+    return Segment(
+        *when, span.model, span.registered_mib, span.is_confirmed, False, active, charged, own, idle, 0
+    )
 
 
 def _down_segment(span: PresenceSpan, active: Sequence[Hold], division: Division, when: Interval) -> Segment:

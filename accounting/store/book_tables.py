@@ -10,7 +10,16 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from sqlalchemy import CheckConstraint, ForeignKey, Index, String, Text, UniqueConstraint, text
+from sqlalchemy import (
+    CheckConstraint,
+    ForeignKey,
+    Index,
+    PrimaryKeyConstraint,
+    String,
+    Text,
+    UniqueConstraint,
+    text,
+)
 from sqlalchemy.orm import Mapped, mapped_column
 
 from accounting.store.base import Base, Code, Ms, Name, OptionalMs, Word, not_negative, one_of
@@ -194,6 +203,12 @@ class LedgerLine(Base):
     __tablename__ = "ledger_line"
     __table_args__ = (
         UniqueConstraint(
+            # The card and day say nothing more, but keep a card's lines together: rating and the
+            # reports take them from one stretch of this index.
+            "cluster",
+            "node_uid",
+            "device_uuid",
+            "day_ms",
             "account",
             "period_id",
             "tenant_id",
@@ -217,9 +232,13 @@ class LedgerLine(Base):
             "AND corrects_day_ms IS NOT NULL)",
             name="correction_has_origin",
         ),
-        Index(None, "cluster", "node_uid", "device_uuid", "day_ms"),
         Index(None, "tenant_id", "day_ms"),
-        Index(None, "corrects_period_id"),
+        Index(
+            None,
+            "corrects_period_id",
+            sqlite_where=text("corrects_period_id IS NOT NULL"),
+            postgresql_where=text("corrects_period_id IS NOT NULL"),
+        ),
     )
 
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
@@ -273,16 +292,18 @@ class DeviceHour(Base):
 
     __tablename__ = "device_hour"
     __table_args__ = (
+        PrimaryKeyConstraint("cluster", "node_uid", "device_uuid", "hour_ms"),
+        Index(None, "cluster", "hour_ms"),
         CheckConstraint("charged_ppm_ms + idle_ppm_ms + down_ppm_ms = present_ppm_ms", name="closes"),
         not_negative("charged_ppm_ms", "idle_ppm_ms", "down_ppm_ms", "present_ppm_ms", "confirmed_ms"),
         CheckConstraint("confirmed_ms * 1000000 <= present_ppm_ms", name="confirmed"),
         CheckConstraint("present_ppm_ms <= 3600000000000", name="one_card_hour"),
     )
 
-    cluster: Mapped[Code] = mapped_column(primary_key=True)
-    hour_ms: Mapped[Ms] = mapped_column(primary_key=True)
-    node_uid: Mapped[Name] = mapped_column(primary_key=True)
-    device_uuid: Mapped[Name] = mapped_column(primary_key=True)
+    cluster: Mapped[Code]
+    hour_ms: Mapped[Ms]
+    node_uid: Mapped[Name]
+    device_uuid: Mapped[Name]
     node: Mapped[Name]
     model: Mapped[Name]
     present_ppm_ms: Mapped[int]
@@ -298,6 +319,8 @@ class DeviceEnergy(Base):
 
     __tablename__ = "device_energy"
     __table_args__ = (
+        PrimaryKeyConstraint("cluster", "node_uid", "device_uuid", "hour_ms"),
+        Index(None, "cluster", "hour_ms"),
         CheckConstraint(
             "active_mj + unallocated_mj + unattributed_mj + idle_mj + residual_mj = energy_mj", name="closes"
         ),
@@ -307,10 +330,10 @@ class DeviceEnergy(Base):
         ),
     )
 
-    cluster: Mapped[Code] = mapped_column(primary_key=True)
-    hour_ms: Mapped[Ms] = mapped_column(primary_key=True)
-    node_uid: Mapped[Name] = mapped_column(primary_key=True)
-    device_uuid: Mapped[Name] = mapped_column(primary_key=True)
+    cluster: Mapped[Code]
+    hour_ms: Mapped[Ms]
+    node_uid: Mapped[Name]
+    device_uuid: Mapped[Name]
     energy_mj: Mapped[int]
     """The board's counter."""
     active_mj: Mapped[int]

@@ -180,6 +180,7 @@ class UnallocatedFact(_ContainerHour, Base):
         CheckConstraint(_HOUR_CHECK, name="within_hour"),
         CheckConstraint("covered_ms + unknown_ms <= to_ms - from_ms", name="covered"),
         not_negative(*_USE_COLUMNS),
+        Index(None, "cluster", "device_uuid", "hour_ms"),
         Index(None, "cluster", "ingest_seq"),
     )
 
@@ -207,6 +208,7 @@ class DeviceFact(_Hour, Base):
             "energy_unattributed_mj",
             "sm_unattributed_ppm_ms",
         ),
+        Index(None, "cluster", "device_uuid", "hour_ms"),
         Index(None, "cluster", "ingest_seq"),
     )
 
