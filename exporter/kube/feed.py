@@ -45,6 +45,8 @@ class Timing:
         first_wait_s: First back-off.
         ceiling_s: Longest back-off.
         doubt_s: Between two lists while an empty one is not believed.
+        relist_after_s: After this long without a word a watch is not resumed but begun with a list: a
+            resumed one would tell of a deletion of an hour ago as if it happened now.
         page_objects: Objects asked for at once.
     """
 
@@ -55,6 +57,7 @@ class Timing:
     first_wait_s: float = 0.5
     ceiling_s: float = 30.0
     doubt_s: float = 20.0
+    relist_after_s: float = 120.0
     page_objects: int = 500
 
 
@@ -179,18 +182,28 @@ class Feed(Generic[T]):
                 yield from self._give_way(error)
                 continue
             yield listed
-            version, in_pages = NEWEST_VERSION, True
+            version = NEWEST_VERSION
             if self._is_believed():
-                yield from self.life(listed.version)
+                version = yield from self.life(listed.version)
             else:
                 self._cancellation.wait(self._timing.doubt_s)
+            # An API server keeps lists of a known version at hand, but only in one piece.
+            in_pages = version == NEWEST_VERSION
 
-    def life(self, version: str) -> Iterator[Message[T]]:
-        """What happens after a list of this version, until only a new list helps."""
+    def life(self, version: str) -> Generator[Message[T], None, str]:
+        """What happens after a list of this version, until only a new list helps.
+
+        Returns:
+            The version which that list must not be older than.
+        """
+        heard_s = self._monotonic()
         while not self._cancellation.is_cancelled:
             began = self._monotonic()
+            if began - heard_s > self._timing.relist_after_s:
+                return version
             try:
                 for message in self.connection(version):
+                    heard_s = self._monotonic()
                     if isinstance(message, Happened | Confirmed):
                         version = message.version or version
                         self._backoff.reset()
@@ -201,15 +214,17 @@ class Feed(Generic[T]):
                 if error.status == http.HTTPStatus.GONE:
                     # How a healthy server asks for a new list; but not in step with a thousand others.
                     self._cancellation.wait(self._backoff.next_s())
-                    return
+                    return NEWEST_VERSION
                 yield from self._give_way(error)
                 if error.needs_list:
-                    return
+                    return NEWEST_VERSION
             else:
+                heard_s = self._monotonic()
                 yield Confirmed()
                 if self._monotonic() - began < self._timing.first_wait_s:
                     # A server that ends each watch at once must not be asked in a tight loop.
                     self._cancellation.wait(self._backoff.next_s())
+        return NEWEST_VERSION
 
     def connection(self, version: str) -> Generator[Message[T], None, None]:
         """One watch request; ends when the server ends it in order.

@@ -238,7 +238,7 @@ class _Role:
                 settings.node_name,
                 may_all_be_gone=lambda: not self._sampler.has_living,
                 flaws=flaws,
-                clock_ms=_wall_ms,
+                clock=system_clock,
             ),
             flaws=flaws,
             book=PodBook(settings.resources, settings.tenant_from, flaws),

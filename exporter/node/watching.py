@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from contract.units import MS_PER_SECOND
 from exporter.hami.annotations.node_register import NodeRegister, registered
 from exporter.hami.annotations.tally import FlawTally
 from exporter.kube.client import ApiClient
@@ -11,8 +12,23 @@ from exporter.kube.cluster_uid import cluster_uid
 from exporter.kube.objects import Namespace, Node, Pod
 from exporter.kube.resources import namespaces, nodes, pods
 from exporter.kube.view import Change, View
-from exporter.kube.watch import ObjectWatch, wall_clock_ms
+from exporter.kube.watch import ObjectWatch
+from exporter.node.clock import Clock, system_clock
 from exporter.node.snapshot import CollectorHealth
+
+
+class _Clocks:
+    """One clock as a watch wants it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def wall_ms(self) -> int:
+        return self._clock().wall_ms
+
+    def boot_s(self) -> float:
+        """Goes on through a suspend: a watch of before it is not worth resuming."""
+        return self._clock().boot_ms / MS_PER_SECOND
 
 
 class NodeWatches:
@@ -23,7 +39,7 @@ class NodeWatches:
         node_name: The node.
         may_all_be_gone: Whether an empty list of pods can be true.
         flaws: Where unreadable register annotations are counted.
-        clock_ms: Unix milliseconds, of the same clock as the sampler's.
+        clock: The sampler's.
     """
 
     def __init__(
@@ -33,13 +49,20 @@ class NodeWatches:
         *,
         may_all_be_gone: Callable[[], bool],
         flaws: FlawTally,
-        clock_ms: Callable[[], int] = wall_clock_ms,
+        clock: Clock = system_clock,
     ) -> None:
         self._node_name = node_name
         self._flaws = flaws
-        self._pods = ObjectWatch(client, pods(node_name), may_all_be_gone=may_all_be_gone, clock_ms=clock_ms)
-        self._nodes = ObjectWatch(client, nodes(node_name), clock_ms=clock_ms)
-        self._namespaces = ObjectWatch(client, namespaces(), clock_ms=clock_ms)
+        clocks = _Clocks(clock)
+        self._pods = ObjectWatch(
+            client,
+            pods(node_name),
+            may_all_be_gone=may_all_be_gone,
+            clock_ms=clocks.wall_ms,
+            monotonic=clocks.boot_s,
+        )
+        self._nodes = ObjectWatch(client, nodes(node_name), clock_ms=clocks.wall_ms, monotonic=clocks.boot_s)
+        self._namespaces = ObjectWatch(client, namespaces(), clock_ms=clocks.wall_ms, monotonic=clocks.boot_s)
         self._register_of: Node | None = None
         self._register = NodeRegister((), ())
 

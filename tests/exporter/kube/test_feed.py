@@ -94,7 +94,8 @@ def test_a_server_that_refuses_every_list_is_asked_ever_more_rarely(
 def test_a_connection_that_held_long_is_no_reason_to_wait_long(api: ApiDouble, client: ApiClient) -> None:
     create(api, "a")
     for held_s, next_wait_s in ((0.0, 0.004), (60.0, 0.002)):
-        feed = feed_of(client, iter([0.0, held_s]))
+        # Two looks before the connection, one at its first word, one at its end.
+        feed = feed_of(client, iter([0.0, 0.0, 0.0, held_s]))
         feed._backoff.next_s()
         feed._backoff.next_s()
         api.fail_next(ErrorEvent(404), verb="event")
@@ -113,3 +114,25 @@ def test_a_cancelled_feed_says_nothing(client: ApiClient) -> None:
     cancellation = Cancellation()
     cancellation.cancel()
     assert list(Feed(client, pods(), cancellation).messages()) == []
+
+
+def test_after_a_long_silence_a_life_ends_and_the_list_after_it_may_be_of_a_version_that_is_known(
+    api: ApiDouble, client: ApiClient
+) -> None:
+    create(api, "a", "b", "c")
+    version = str(api.store.version)
+    now = [0.0]
+    feed = Feed(client, pods(), Cancellation(), timing=TIMING, random=Random(1), monotonic=lambda: now[0])
+    messages = feed.messages()
+    assert isinstance(next(messages), Listed)
+    api.fail_next(Answer(503), verb="watch", times=None)
+    assert isinstance(next(messages), Trouble)
+    now[0] += 119.0
+    assert isinstance(next(messages), Trouble)
+    now[0] += 2.0
+    listed = next(messages)
+    assert isinstance(listed, Listed)
+    assert [pod.metadata.name for pod in listed.objects] == ["a", "b", "c"]
+    last = api.request_log.entries("list")[-1]
+    # An API server answers this out of its memory, where a list in pages goes to its database.
+    assert (last.query["resourceVersion"], "limit" in last.query) == (version, False)

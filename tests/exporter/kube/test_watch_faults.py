@@ -172,6 +172,24 @@ def test_an_outage_within_the_history_is_made_good_without_a_list(
     assert api.request_log.count("list") == 1
 
 
+def test_a_pod_deleted_in_a_long_outage_vanished_and_was_not_seen_to_be_deleted(
+    api: ApiDouble, watching: Watching, eventually: Eventually
+) -> None:
+    api.create("Pod", pod("a"))
+    api.create("Pod", pod("b"))
+    now = [0.0]
+    watch = watching(pods(), monotonic=lambda: now[0])
+    watch.wait_listed(20)
+    watch.drain()
+    api.stop()
+    eventually(lambda: watch.failure is not None)
+    now[0] += 3_600
+    api.delete("Pod", "n", "a")
+    api.start()
+    eventually(lambda: names(watch.view().objects) == {"b"})
+    assert kinds(watch) == [("vanished", "a")]
+
+
 def test_while_the_server_is_away_the_view_stays_and_its_confirmation_stands_still(
     api: ApiDouble, watching: Watching, eventually: Eventually
 ) -> None:
