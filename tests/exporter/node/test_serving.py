@@ -5,12 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-import socket
-import subprocess
 import threading
 import time
-import urllib.parse
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -23,6 +19,7 @@ from exporter.node import role
 from exporter.node.role import run
 from exporter.settings import NodeSettings
 from tests.exporter.node.stand import CARD, DEADLINE_S, MIB, NODE, Stand, pod
+from tests.real_prometheus import ask, prometheus, wait_for
 
 
 class CompatStand(Stand):
@@ -205,43 +202,6 @@ def scheduler() -> Iterator[int]:
     server.server_close()
 
 
-@contextmanager
-def prometheus(program: str, folder: Path, *targets: tuple[int, str]) -> Iterator[str]:
-    """A Prometheus that scrapes ports and paths each second; gives its address."""
-    jobs = "".join(
-        f"- job_name: job{port}\n  scrape_interval: 1s\n  scrape_timeout: 1s\n  metrics_path: {path}\n"
-        f"  honor_labels: true\n  static_configs: [{{targets: ['127.0.0.1:{port}']}}]\n"
-        for port, path in targets
-    )
-    (folder / "prometheus.yml").write_text(f"scrape_configs:\n{jobs}")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = int(free.getsockname()[1])
-    process = subprocess.Popen(
-        [
-            program,
-            f"--config.file={folder / 'prometheus.yml'}",
-            f"--storage.tsdb.path={folder / 'tsdb'}",
-            f"--web.listen-address=127.0.0.1:{port}",
-            "--log.level=error",
-        ],
-    )
-    try:
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        process.wait(DEADLINE_S)
-
-
-def ask(address: str, expression: str) -> list[object]:
-    query = urllib.parse.urlencode({"query": expression})
-    try:
-        with urllib.request.urlopen(f"{address}/api/v1/query?{query}", timeout=5) as answer:
-            found: list[object] = json.load(answer)["data"]["result"]
-            return found
-    except OSError:
-        return []  # not up yet
-
-
 @pytest.mark.promtool
 def test_hamis_own_dashboard_has_data_on_a_prometheus_that_scrapes_the_page(
     compat: CompatStand, tmp_path: Path, need_tool: Callable[[str, str], str]
@@ -254,12 +214,8 @@ def test_hamis_own_dashboard_has_data_on_a_prometheus_that_scrapes_the_page(
         scheduler() as port,
         prometheus(program, folder, (compat._port, "/metrics/hami"), (port, "/metrics")) as address,
     ):
-        deadline = time.monotonic() + 60
         for expression in MONITORS:
-            while not (result := ask(address, expression)):
-                assert time.monotonic() < deadline, expression
-                threading.Event().wait(0.2)
-            assert len(result) == 1
+            assert len(wait_for(address, expression)) == 1
         [used] = ask(address, MONITORS[0])
         # 512 of 4,000 MiB.
-        assert float(used["value"][1]) == pytest.approx(12.8)  # type: ignore[index]
+        assert float(used["value"][1]) == pytest.approx(12.8)
