@@ -6,7 +6,7 @@ text for the empty case. Grafana's features that grafanalib has no field for go 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from grafanalib import core
@@ -40,7 +40,7 @@ class Panel:
         unit: A unit id of Grafana's list (`percentunit`, `bytes`, `watt`, `short`, `s`).
         empty: What the panel says when there is nothing to show.
         place: (x, y, width, height) in Grafana's 24-column grid.
-        link: A data link (title, url) for drilling down, or None.
+        link: A data link (title, url) for drilling down, or None; in a table it stands on every cell.
     """
 
     title: str
@@ -145,6 +145,66 @@ def over_time(panel: Panel, *, stacked: bool = False, lines: Sequence[str] = ())
     )
 
 
+def timeline(panel: Panel) -> core.StateTimeline:
+    """States over time, one row an object; the thresholds' colours are the states."""
+    return core.StateTimeline(
+        title=panel.title,
+        description=panel.description,
+        dataSource=DATASOURCE,
+        gridPos=panel.grid,
+        targets=panel.targets(instant=False),
+        extraJson={
+            "fieldConfig": {"defaults": {**panel.defaults(), "custom": {"fillOpacity": 80, "lineWidth": 0}}}
+        },
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """One number of a row of tiles: what it is, what bad looks like, its unit and query."""
+
+    title: str
+    description: str
+    unit: str
+    expr: str
+    steps: Sequence[Step] = (Step(None, "blue"),)
+    legend: str = ""
+    link: tuple[str, str] | None = None
+
+
+def tiles(row: Sequence[Tile], *, y: int = 0, height: int = 4, empty: str) -> Iterator[core.Stat]:
+    """A row of numbers that share the grid's 24 columns evenly."""
+    width = 24 // len(row)
+    for number, tile in enumerate(row):
+        yield stat(
+            Panel(
+                title=tile.title,
+                description=tile.description,
+                unit=tile.unit,
+                empty=empty,
+                place=(width * number, y, width, height),
+                queries=[Query(tile.expr, tile.legend)],
+                steps=tile.steps,
+                maximum=1 if tile.unit == "percentunit" else None,
+                link=tile.link,
+            )
+        )
+
+
+GOOD, WARN, BAD = "green", "orange", "red"
+
+
+def rising(warn: float, bad: float | None = None) -> tuple[Step, ...]:
+    """Good below, worse from each limit on."""
+    steps = (Step(None, GOOD), Step(warn, WARN))
+    return steps if bad is None else (*steps, Step(bad, BAD))
+
+
+def falling(bad: float) -> tuple[Step, ...]:
+    """Bad below, good from the limit on."""
+    return (Step(None, BAD), Step(bad, GOOD))
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column of a joined table: the query's letter, its heading, unit, and how its cells are drawn."""
@@ -153,6 +213,7 @@ class Column:
     heading: str
     unit: str
     cell: str = "auto"
+    decimals: int | None = None
 
 
 def table(panel: Panel, *, key: Sequence[str], columns: Sequence[Column]) -> core.Table:
@@ -171,6 +232,7 @@ def table(panel: Panel, *, key: Sequence[str], columns: Sequence[Column]) -> cor
             "properties": [
                 {"id": "unit", "value": column.unit},
                 {"id": "custom.cellOptions", "value": {"type": column.cell}},
+                *([{"id": "decimals", "value": column.decimals}] if column.decimals is not None else []),
             ],
         }
         for column in columns

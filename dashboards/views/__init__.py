@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from dashboards.views import card
+from dashboards.views import card, chargeback, energy, fleet, neighbours, pipeline, pod, tenant
 
-VIEWS = {"card": card.dashboard}
+VIEWS = {
+    "fleet": fleet.dashboard,
+    "card": card.dashboard,
+    "tenant": tenant.dashboard,
+    "pod": pod.dashboard,
+    "neighbours": neighbours.dashboard,
+    "energy": energy.dashboard,
+    "chargeback": chargeback.dashboard,
+    "pipeline": pipeline.dashboard,
+}
 """File name (without `.json`) to dashboard."""

@@ -10,20 +10,25 @@ from collections.abc import Iterator
 
 from grafanalib import core
 
-from dashboards import uids
+from dashboards import frame, uids
+from dashboards.frame import (
+    NODE,
+    cluster_variable,
+    device_variable,
+    namespace_variable,
+    node_variable,
+    tenant_variable,
+    view,
+)
 from dashboards.names import ST, D, metric
-from dashboards.panels import DATASOURCE, Column, Panel, Query, Step, over_time, stat, table
+from dashboards.panels import Column, Panel, Query, Step, over_time, stat, table
 from dashboards.thresholds import DEFAULT
 
 UID = "slicemeter-card"
-TAG = "slicemeter"
-
-CARD = '{cluster=~"$cluster", node=~"$node", device_uuid=~"$device"}'
+CARD = f"{{{frame.CARD}}}"
 """The card in view."""
 
-MINE = (
-    '{cluster=~"$cluster", node=~"$node", device_uuid=~"$device", tenant=~"$tenant", namespace=~"$namespace"}'
-)
+MINE = f"{{{frame.MINE}}}"
 """The slices in view on it."""
 
 SLICE_NAME = "{{namespace}}/{{pod}} {{container}}"
@@ -165,6 +170,7 @@ def _slices() -> core.Table:
             unit="short",
             empty="no slices in range",
             place=(0, 12, 24, 8),
+            link=("This pod", uids.row_link(uids.POD, "cluster", "node", "tenant", "namespace", "pod")),
             queries=[
                 now("slice_memory_allocated_bytes"),
                 now("slice_memory_limit_bytes"),
@@ -186,61 +192,16 @@ def _slices() -> core.Table:
     )
 
 
-def _variables() -> list[core.Template]:
-    def narrowed(name: str, label: str, by: str, source: str = "slice_info") -> core.Template:
-        return core.Template(
-            name=name,
-            label=label,
-            type="query",
-            query=f"label_values({metric(source)}{by}, {'device_uuid' if name == 'device' else name})",
-            dataSource=DATASOURCE,
-            multi=True,
-            includeAll=True,
-            allValue=".*",
-        )
-
-    cluster, node = 'cluster=~"$cluster"', 'node=~"$node"'
-    return [
-        core.Template(name="datasource", label="Data source", type="datasource", query="prometheus"),
-        narrowed("cluster", "Cluster", "", "device_info"),
-        narrowed("node", "Node", f"{{{cluster}}}", "device_info"),
-        narrowed("tenant", "Tenant", f"{{{cluster}, {node}}}"),
-        narrowed("namespace", "Namespace", f'{{{cluster}, {node}, tenant=~"$tenant"}}'),
-        narrowed("device", "Device", f"{{{cluster}, {node}}}", "device_info"),
-    ]
-
-
-dashboard = core.Dashboard(
-    title="Who shares this card",
+dashboard = view(
     uid=uids.CARD,
+    title="Who shares this card",
     description="One GPU: who holds it, who uses it, and who crowds whom.",
-    tags=[TAG],
-    timezone="browser",
-    refresh="30s",
-    time=core.Time("now-1h", "now"),
-    links=[
-        core.DashboardLink(
-            title="GPU accounting",
-            asDropdown=True,
-            tags=[TAG],
-            includeVars=True,
-            keepTime=True,
-            icon="dashboard",
-        )
-    ],
-    annotations=core.Annotations(
-        list=[
-            {
-                "name": "Firing alerts",
-                "enable": True,
-                "iconColor": "red",
-                "datasource": {"type": "prometheus", "uid": DATASOURCE},
-                "expr": 'ALERTS{alertname=~"Slicemeter.*", alertstate="firing", cluster=~"$cluster"}',
-                "titleFormat": "{{alertname}}",
-                "textFormat": "{{node}} {{namespace}}/{{pod}}",
-            }
-        ]
+    variables=(
+        cluster_variable("device_info"),
+        node_variable(),
+        tenant_variable(NODE),
+        namespace_variable(NODE),
+        device_variable(),
     ),
-    templating=core.Templating(list=_variables()),
     panels=[*_tiles(), *_curves(), _slices()],
 )

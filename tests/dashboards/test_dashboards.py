@@ -18,7 +18,8 @@ from dashboards.rules.table import groups
 from dashboards.writing import dashboard_files, write
 
 GOLDEN = Path(__file__).parent / "golden"
-UNITS = {"percentunit", "bytes", "watt", "short", "s"}
+UNITS = {"percentunit", "bytes", "watt", "joule", "celsius", "hertz", "short", "none", "s"}
+"""Grafana's own unit ids."""
 RECORDED = {rule.name for group in groups() for rule in group.rules if isinstance(rule, Recording)}
 SERVER_LABELS = {"cluster"}
 
@@ -130,6 +131,11 @@ def _selectors(node: object) -> Iterator[promql_parser.VectorSelector]:
 
 def _known_labels() -> dict[str, set[str]]:
     known = {family.full_name: set(family.labels) for family in FAMILIES}
+    known |= {
+        f"{family.full_name}_bucket": {*family.labels, "le"}
+        for family in FAMILIES
+        if family.type == "histogram"
+    }
     slice_labels = {"node", "namespace", "pod", "container", "device_uuid", "tenant"}
     return known | dict.fromkeys(RECORDED, slice_labels)
 
@@ -167,3 +173,97 @@ def test_every_selector_of_a_dashboard_carries_the_cluster() -> None:
             assert "cluster" in {matcher.name for matcher in selector.matchers.matchers}, (
                 f"{name}: {selector}"
             )
+
+
+def _labels_in(name: str, text: str) -> set[str]:
+    return set(re.findall(r"\{\{\s*(\w+)\s*\}\}", text)) if name else set()
+
+
+def _grouped(node: object) -> Iterator[tuple[list[str], object]]:
+    """Every `by (…)` of an expression with what stands under it."""
+    if isinstance(node, promql_parser.AggregateExpr):
+        modifier = node.modifier
+        yield (list(modifier.labels) if modifier else []), node.expr
+    for attribute in ("expr", "lhs", "rhs", "param"):
+        child = getattr(node, attribute, None)
+        if child is not None:
+            yield from _grouped(child)
+    for child in getattr(node, "args", None) or ():
+        yield from _grouped(child)
+
+
+def test_what_is_grouped_by_is_a_label_of_the_series() -> None:
+    known = _known_labels()
+    checked = 0
+    for name, expression in _expressions():
+        for labels, inner in _grouped(promql_parser.parse(_plain(expression))):
+            carried = {label for each in _selectors(inner) for label in known[str(each.name)]}
+            extra = set(labels) - carried - {*SERVER_LABELS, "instance"}
+            assert not extra, f"{name}: {extra} in {expression}"
+            checked += 1
+    assert checked > 100
+
+
+@pytest.mark.parametrize("name", sorted(PANELS))
+def test_a_legend_names_labels_that_its_query_leaves(name: str) -> None:
+    for target in PANELS[name]["targets"]:  # type: ignore[union-attr]
+        legend, expression = str(target["legendFormat"]), str(target["expr"])  # type: ignore[index, call-overload]
+        for label in _labels_in(name, legend):
+            assert re.search(rf"\b{label}\b", expression) or "slice:slicemeter" in expression, legend
+
+
+def test_every_variable_that_is_used_exists_and_every_one_that_exists_is_used() -> None:
+    built_in = {"__rate_interval", "__range", "__url_time_range", "__field", "__data", "__all", "datasource"}
+    for name, view in _dashboards().items():
+        variables = {str(each["name"]) for each in view["templating"]["list"]}  # type: ignore[index, call-overload, union-attr]
+        text = json.dumps(view["panels"]) + json.dumps(view["templating"])
+        used = set(re.findall(r"\$\{?(\w+)", text)) - built_in
+        assert used <= variables, f"{name}: {used - variables}"
+        assert variables - {"datasource"} <= used, f"{name}: {variables - used} is never used"
+
+
+def test_variables_stand_in_the_order_in_which_they_narrow() -> None:
+    order = ["datasource", "cluster", "account", "period", "node", "tenant", "namespace", "pod", "device"]
+    for name, view in _dashboards().items():
+        names = [str(each["name"]) for each in view["templating"]["list"]]  # type: ignore[index, call-overload, union-attr]
+        assert names == sorted(names, key=order.index), name
+
+
+def test_every_link_leads_to_a_dashboard_and_sets_variables_that_it_has() -> None:
+    views = _dashboards().values()
+    variables = {
+        str(view["uid"]): {str(each["name"]) for each in view["templating"]["list"]}  # type: ignore[index, call-overload, union-attr]
+        for view in views
+    }
+    alerts = [alert.dashboard for group in groups() for alert in group.alerts()]
+    links = re.findall(r"/d/[^\"]+", "\n".join(map(json.dumps, views))) + alerts
+    seen = set()
+    for link in links:
+        found = re.match(r"/d/([\w-]+)", link)
+        assert found, link
+        assert found[1] in variables, link
+        assert set(re.findall(r"var-(\w+)=", link)) <= variables[found[1]] | {"datasource"}, link
+        seen.add(found[1])
+    assert seen == set(variables), "a dashboard that nothing leads to"
+
+
+def test_money_comes_from_accounting_alone_and_no_panel_multiplies() -> None:
+    chargeback = json.loads(dashboard_files()["chargeback.json"])
+    allowed = {family.full_name for family in FAMILIES if family.group == "accounting"}
+    for panel in chargeback["panels"]:
+        for target in panel["targets"]:
+            expression = target["expr"]
+            assert "*" not in re.sub(r'"[^"]*"', "", expression)
+            for selector in _selectors(promql_parser.parse(_plain(expression))):
+                assert selector.name in allowed
+
+
+def test_chinese_titles_change_titles_and_nothing_else() -> None:
+    english, chinese = dashboard_files(), dashboard_files("zh")
+    for name, text in chinese.items():
+        one, other = json.loads(english[name]), json.loads(text)
+        assert one["uid"] == other["uid"]
+        for left, right in zip(one["panels"], other["panels"], strict=True):
+            assert [t["expr"] for t in left["targets"]] == [t["expr"] for t in right["targets"]]
+        if name != "pod.json":
+            assert re.search(r"[\u4e00-\u9fff]", other["title"])
