@@ -214,9 +214,16 @@ def sweep_lines(
 
 
 def compute(
-    session: Session, key: DeviceKey, run: Interval, rulebook: Rulebook, *, as_of_ms: int, grace_ms: int
+    session: Session,
+    key: DeviceKey,
+    run: Interval,
+    rulebook: Rulebook,
+    *,
+    as_of_ms: int,
+    grace_ms: int,
+    trail: list[Booked] | None = None,
 ) -> Computed:
-    """Sweep a card over a run of UTC days and the local days that it touches."""
+    """Sweep a card over a run of UTC days and the local days that it touches; a `trail` gets every step."""
     books = rulebook.books[key.cluster]
     days = {
         account.code: (
@@ -229,7 +236,7 @@ def compute(
         min(run[0], *(start for start, _ in days.values())),
         max(run[1], *(end for _, end in days.values())),
     )
-    swept = sweep_lines(session, key, window, rulebook, as_of_ms=as_of_ms, grace_ms=grace_ms)
+    swept = sweep_lines(session, key, window, rulebook, as_of_ms=as_of_ms, grace_ms=grace_ms, trail=trail)
     return Computed(
         card=swept.card,
         run=run,

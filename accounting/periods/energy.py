@@ -27,8 +27,8 @@ from accounting.ledger.policies import VALUES, PolicyRule
 from accounting.ledger.pricing import SKU_ENERGY, SKU_UNALLOCATED
 from accounting.ledger.sweep import Segment
 from accounting.ledger.tenancy import IDLE_PATH, SHARED_PATH, Claim
-from accounting.periods.card import read_facts
 from accounting.periods.lines import Bearer, Entry, LineKind, Lines, Resource, card_resource_key
+from accounting.periods.reading import read_facts
 from accounting.store.models import DeviceFact, UnallocatedFact, UsageFact
 from contract.apportion import apportion
 from contract.facts import DeviceUsageFact, SliceUsageFact, UnallocatedUseFact
@@ -127,6 +127,7 @@ class EnergyBooks:
         platform = self.lines.books.platform
         kind: LineKind = "energy"
         rule = self.lines.tariff.policy("energy", portion.from_ms)
+        claim = None
         if portion.source == "idle_free" or portion.slice_key is None:
             path = IDLE_PATH if portion.source == "idle_free" else SHARED_PATH
             bearer = Bearer(platform, path)
@@ -137,6 +138,8 @@ class EnergyBooks:
             rule = self.lines.tariff.policy("unallocated", portion.from_ms)
         else:
             bearer = Bearer(platform, SHARED_PATH)
+        if portion.slice_key is not None and (kind == "unallocated" or portion.source != "unallocated"):
+            claim = self._claims[portion.slice_key]
         if not self.lines.tariff.sells_energy(bearer.account, portion.from_ms):
             return
         self.lines.book(
@@ -151,6 +154,7 @@ class EnergyBooks:
                 rule,
                 portion.source,
                 portion.slice_key,
+                claim,
             ),
             portion.mj,
             portion.mj,
@@ -181,7 +185,8 @@ class EnergyBooks:
         rule = self.lines.tariff.policy("unallocated", when[0])
         bearer = self._owner(use.slice_key, when[0])
         model = self._model_at(when[0])
-        entry = Entry("unallocated", SKU_UNALLOCATED, bearer, resource, model, *when, rule)
+        claim = self._claims[use.slice_key]
+        entry = Entry("unallocated", SKU_UNALLOCATED, bearer, resource, model, *when, rule, claim=claim)
         self.lines.book(entry, ppm_ms, ppm_ms)
 
     def _card_time(self, use: UnallocatedUseFact) -> int:

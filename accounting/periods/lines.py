@@ -159,6 +159,8 @@ class Entry:
     """Of energy: what it was drawn for (`ledger.energy.EnergySource`)."""
     holder: SliceKey | None = None
     """Of energy: the container, since the line is that of all of a tenant's on the card."""
+    claim: Claim | None = None
+    """What decided who bears it; None: it is nobody's but the platform's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +238,9 @@ class Lines:
         bearer = Bearer.of(self.books, one.claim, segment.from_ms)
         policy = self.tariff.policy("share", segment.from_ms)
         when = (segment.from_ms, segment.to_ms)
-        entry = Entry("usage", SKU_SLICE, bearer, Resource.of_slice(one), segment.model, *when, policy)
+        entry = Entry(
+            "usage", SKU_SLICE, bearer, Resource.of_slice(one), segment.model, *when, policy, claim=one.claim
+        )
         line = self.book(entry, part.own_ppm_ms, part.charged_ppm_ms)
         day_ends_ms = self._days[bearer.account.time_zone].of(segment.from_ms)[1]
         until_ms = min(day_ends_ms, self.tariff.next_edge_ms(segment.from_ms))

@@ -201,7 +201,7 @@ def add_rule(
     session.flush()
     after = {"tenant": tenant.path, "asks": asked.in_words, "validity": validity.text()}
     _record(session, "tenant rule add", str(asked.priority), after, recording)
-    return row, mark_changed_hands(session, before, live_tenancy(session), recording.now_ms)
+    return row, mark_changed_hands(session, before, live_tenancy(session))
 
 
 def end_rule(
@@ -230,7 +230,7 @@ def end_rule(
     ended = end_version(session, holding[0], at_ms, recording)
     after = {"ends": at_text(at_ms), "reason": recording.reason}
     _record(session, "tenant rule end", str(priority), after, recording)
-    return ended, mark_changed_hands(session, before, live_tenancy(session), recording.now_ms)
+    return ended, mark_changed_hands(session, before, live_tenancy(session))
 
 
 def withdraw_rule(session: Session, rule_id: int, recording: Recording) -> ChangedHands:
@@ -249,7 +249,7 @@ def withdraw_rule(session: Session, rule_id: int, recording: Recording) -> Chang
     withdraw_version(session, row, recording)
     after = {"rule": rule_id, "reason": recording.reason}
     _record(session, "tenant rule withdraw", str(row.priority), after, recording)
-    return mark_changed_hands(session, before, live_tenancy(session), recording.now_ms)
+    return mark_changed_hands(session, before, live_tenancy(session))
 
 
 def _record(

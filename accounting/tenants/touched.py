@@ -28,7 +28,7 @@ _BEGINNING_MS = 0
 
 @dataclass(frozen=True, slots=True)
 class ChangedHands:
-    """Cards whose slices or uses get another owner somewhere, and around which time."""
+    """Cards whose slices or uses get another owner, and from when to when; an open end is far away."""
 
     cards: Mapping[DeviceKey, Interval]
 
@@ -56,14 +56,13 @@ def claim_of(cluster: str, tenant_key: str, namespace: str, labels: str) -> Clai
     return Claim(cluster, tenant_key, namespace, tuple(sorted(read.items())))
 
 
-def mark_changed_hands(session: Session, before: Tenancy, after: Tenancy, now_ms: int) -> ChangedHands:
+def mark_changed_hands(session: Session, before: Tenancy, after: Tenancy) -> ChangedHands:
     """Make the days due on which something changes hands, and list the leaves that stay unmapped.
 
     Args:
         session: The writing transaction that recorded `after`.
         before: The rules and moves as they were.
         after: As they are now.
-        now_ms: The clock: what is held now is held up to here.
     """
     accounts = {row.code: row.account for row in session.scalars(select(Cluster))}
     claims = sorted(known_claims(session), key=lambda one: (one.cluster, one.tenant_key, one.namespace))
@@ -81,7 +80,7 @@ def mark_changed_hands(session: Session, before: Tenancy, after: Tenancy, now_ms
     for key, (start, end) in sorted(cards.items()):
         mark_rated_days(session, start, None if end >= FOREVER_MS else end, device=key)
     _list_unmapped(session, after, accounts, claims)
-    return ChangedHands({key: (start, min(end, now_ms)) for key, (start, end) in cards.items()})
+    return ChangedHands(cards)
 
 
 def _differ(before: Ownership, after: Ownership) -> Interval | None:
@@ -111,7 +110,7 @@ def _cards_of(session: Session, claim: Claim, window: Interval) -> Sequence[Devi
         used.cluster == claim.cluster,
         used.tenant_key == claim.tenant_key,
         used.namespace == claim.namespace,
-        used.hour_ms > window[0] - MS_PER_HOUR,
+        used.hour_ms > max(0, window[0] - MS_PER_HOUR),
         used.hour_ms < window[1],
     )
     rows = session.execute(union(holding, using))
