@@ -45,10 +45,11 @@ class FileIdentity(NamedTuple):
 class CacheFile:
     """One open cache file; a context manager. Reads see HAMi-core's mapped writes at once.
 
-    Open it anew for every tick: a path can lead to another file, and a file's size can change.
+    Whoever keeps it open must know that its path still leads to it, and `refresh` it before each read:
+    a file's size can change.
     """
 
-    __slots__ = ("_fd", "_status", "path")
+    __slots__ = ("_fd", "_pread", "_status", "path")
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """Open `path`.
@@ -61,6 +62,7 @@ class CacheFile:
             self._fd = os.open(path, _FLAGS)
         except (OSError, ValueError) as error:
             raise _refusal(self.path, error) from error
+        self._pread = partial(os.pread, self._fd)
         self._status = os.fstat(self._fd)
         if stat.S_IFMT(self._status.st_mode) != stat.S_IFREG:
             self.close()
@@ -69,13 +71,24 @@ class CacheFile:
 
     @property
     def identity(self) -> FileIdentity:
-        """Which file this is, with its size when it was opened."""
+        """Which file this is, with its size when it was looked at last."""
         return FileIdentity(self._status.st_dev, self._status.st_ino, self._status.st_size)
 
     @property
     def modified_ns(self) -> int:
         """When it was written to; the kernel notes writes through a mapping only now and then."""
         return self._status.st_mtime_ns
+
+    def refresh(self) -> None:
+        """Look anew at its size and the time it was written to.
+
+        Raises:
+            CacheOpenError: The file system fails.
+        """
+        try:
+            self._status = os.fstat(self._fd)
+        except OSError as error:
+            raise _refusal(self.path, error) from error
 
     def read(
         self,
@@ -92,7 +105,7 @@ class CacheFile:
         """
         try:
             return read_region(
-                partial(os.pread, self._fd),
+                self._pread,
                 self._status.st_size,
                 self.path,
                 pause=pause,

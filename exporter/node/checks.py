@@ -10,6 +10,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
+import msgspec
+
 from exporter.node.tallies import Tallies
 from exporter.nvidia.source import (
     BusySample,
@@ -105,7 +107,9 @@ def _processes(
     found = []
     for process in processes:
         used = possible("process_memory", process.used_bytes, 0, most_bytes, tallies)
-        found.append(process if used == process.used_bytes else dataclasses.replace(process, used_bytes=used))
+        found.append(
+            process if used == process.used_bytes else msgspec.structs.replace(process, used_bytes=used)
+        )
     return tuple(found)
 
 

@@ -147,7 +147,7 @@ class _Role:
         self._parts.watches.start()
         self._await_lists()
         self._sampler.tick(self._stop.wait)
-        self._parts.devices.close()
+        self._sampler.close()
         self._parts.watches.stop()
         page = self._board.latest()
         assert page is not None

@@ -18,6 +18,7 @@ from exporter.delivery.state import StateFile
 from exporter.delivery.witness import Witness
 from exporter.exposition.board import Board, Draft
 from exporter.exposition.page import DEFAULT_SERIES_BUDGET
+from exporter.hami.annotations.node_register import NodeRegister, RegisteredDevice
 from exporter.hami.annotations.tally import FlawTally
 from exporter.kube.objects import Node, Pod
 from exporter.kube.view import Change
@@ -92,6 +93,8 @@ class Sampler:
         self._push_at_ms = 0
         self._snapshot: Snapshot | None = None
         self._has_living = False
+        self._register: NodeRegister | None = None
+        self._registered: dict[str, RegisteredDevice] = {}
 
     @property
     def snapshot(self) -> Snapshot | None:
@@ -136,7 +139,12 @@ class Sampler:
         """Store what was measured since the last push, so that nothing waits for the next start."""
         if self._parts.meter.last is not None:
             self._store(self._parts.meter.take_facts(everything=True))
+        self.close()
+
+    def close(self) -> None:
+        """Let go of every source."""
         self._parts.devices.close()
+        self._parts.caches.close()
 
     def _owned(self) -> dict[str, frozenset[int]]:
         meter = self._parts.meter
@@ -156,12 +164,15 @@ class Sampler:
         if sight.is_listed:
             self._changes = []
         register = parts.watches.register(node)
+        if register is not self._register:
+            self._register = register
+            self._registered = {device.uuid: device for device in register.devices}
         if sight.is_listed and node is not None:
             parts.flaws.speak()
         return Sources(
             at_ms=now.wall_ms,
             sight=sight,
-            registered={device.uuid: device for device in register.devices},
+            registered=self._registered,
             readings=look.readings,
             hardware=look.hardware,
             survey=survey,

@@ -12,6 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
+
 from contract.ids import DeviceUuid
 from exporter.errors import ExporterError
 
@@ -23,8 +25,7 @@ class SourceDownError(ExporterError):
     """The whole source is gone (no driver, no library); try `open` again later, with back-off."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessMemory:
+class ProcessMemory(msgspec.Struct, frozen=True, gc=False):
     """A process on a device: host pid and its memory in bytes (None: the driver does not say).
 
     Attributes:
@@ -38,8 +39,7 @@ class ProcessMemory:
     compute_instance_id: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class UtilizationSample:
+class UtilizationSample(msgspec.Struct, frozen=True, gc=False):
     """One process's SM use, valid over (previous stamp of the device, this stamp].
 
     Attributes:
@@ -53,8 +53,7 @@ class UtilizationSample:
     sm_percent: int
 
 
-@dataclass(frozen=True, slots=True)
-class BusySample:
+class BusySample(msgspec.Struct, frozen=True, gc=False):
     """The whole device's SM-busy share, valid over (previous stamp, this stamp]."""
 
     stamp_us: int

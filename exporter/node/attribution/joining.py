@@ -17,6 +17,7 @@ from contract.ids import PodUid
 from exporter.hami.annotations.containers import container_of_directory
 from exporter.hami.annotations.node_register import RegisteredDevice
 from exporter.hami.holding import UNKNOWN_CONTAINER, HeldSlice
+from exporter.hami.region import Slot
 from exporter.node.attribution.mig import mig_residents
 from exporter.node.attribution.regions import (
     ContainerUse,
@@ -26,7 +27,7 @@ from exporter.node.attribution.regions import (
     container_use,
 )
 from exporter.node.attribution.residents import Residents, pids_by_place
-from exporter.node.sources.caches import CacheSurvey, DirectoryReading
+from exporter.node.sources.caches import CacheReading, CacheSurvey, DirectoryReading
 from exporter.node.sources.hardware import HardwareView
 from exporter.node.sources.pods import Place, PodRecord, PodSight
 from exporter.node.tallies import Tallies
@@ -53,6 +54,19 @@ class Sources:
     had_readings: bool = False
 
 
+@dataclass(slots=True)
+class Backing:
+    """The processes behind a container's use.
+
+    Attributes:
+        host_pids: Behind its live slots in order; 0 = not known, None = stale.
+        slotless: Sets of processes that were added by other evidence than a slot, in their order.
+    """
+
+    host_pids: list[int | None] = field(default_factory=list)
+    slotless: list[set[int]] = field(default_factory=list)
+
+
 @dataclass(frozen=True, slots=True)
 class Joint:
     """The sources, joined.
@@ -60,6 +74,7 @@ class Joint:
     Attributes:
         held: Slices held now by container.
         directories: HAMi's directories by container.
+        backing: The processes of each container.
         uses: What regions and NVML say of each container; only of known pods.
         nvml: NVML's memory by (device uuid, host pid).
         listed: Host pids NVML lists by device uuid; a device that lists none is missing.
@@ -71,8 +86,9 @@ class Joint:
 
     sources: Sources
     held: Mapping[Place, Sequence[HeldSlice]]
-    directories: Mapping[Place, Sequence[DirectoryReading]]
-    uses: Mapping[Place, ContainerUse]
+    directories: dict[Place, list[DirectoryReading]]
+    backing: Mapping[Place, Backing]
+    uses: dict[Place, ContainerUse]
     nvml: NvmlMemory
     listed: Mapping[str, frozenset[int]]
     owned: frozenset[int]
@@ -96,42 +112,51 @@ class Joint:
         return listed & (self.untold if stray is None else self.untold | stray.pids)
 
 
-def join(sources: Sources, residents: Residents, tallies: Tallies) -> Joint:
-    """Join one tick's sources."""
-    listed = {
-        uuid: frozenset(process.pid for process in reading.processes)
-        for uuid, reading in sources.readings.items()
+def listed_on(readings: Mapping[str, DeviceReading]) -> dict[str, frozenset[int]]:
+    """Host pids NVML lists by device uuid; a device that lists none is missing."""
+    return {
+        uuid: frozenset([process.pid for process in reading.processes])
+        for uuid, reading in readings.items()
         if reading.processes is not None
     }
-    everywhere = frozenset(pid for pids in listed.values() for pid in pids) if listed else None
-    residents.begin(everywhere, sources.sight.records, sources.at_ms)
-    nvml = {
-        (uuid, process.pid): process.used_bytes
-        for uuid, reading in sources.readings.items()
-        for process in reading.processes or ()
-        if process.used_bytes is not None
-    }
-    device_bytes = {uuid: each.memory_total_bytes for uuid, each in sources.readings.items()}
+
+
+def join(
+    sources: Sources, listed: Mapping[str, frozenset[int]], residents: Residents, tallies: Tallies
+) -> Joint:
+    """Join one tick's sources.
+
+    Args:
+        sources: All of them.
+        listed: The processes that their readings list.
+        residents: Begun for this tick.
+        tallies: Where impossible values are counted.
+    """
+    everywhere = frozenset().union(*listed.values()) if listed else None
+    residents.turn(sources.sight.records)
+    nvml = nvml_memory(sources.readings)
     held = _held(sources.sight)
     directories = _by_container(sources, held, residents)
-    around = Surroundings(device_bytes, nvml, tallies)
+    around = surroundings(sources, nvml, tallies)
+    backing: defaultdict[Place, Backing] = defaultdict(Backing)
     uses: dict[Place, ContainerUse] = {}
     for place, found in directories.items():
-        readings = [cache for directory in found for cache in directory.caches]
-        slots = [(reading.path, slot) for reading in readings for slot in reading.region.live_slots]
-        granted = [slice_.grant.device_uuid for slice_ in held.get(place, ())]
-        uses[place] = container_use(readings, residents.host_pids(place, slots), granted, around)
+        readings = caches_of(found)
+        pids = backing[place].host_pids = residents.host_pids(place, slots_of(readings))
+        uses[place] = container_use(readings, pids, _granted(held, place), around)
     if residents.are_seen:
-        for place, pids in pids_by_place(residents, everywhere or ()).items():
-            add_slotless(uses.setdefault(place, ContainerUse()), pids, nvml)
+        for place, mine in pids_by_place(residents, everywhere or ()).items():
+            backing[place].slotless.append(mine)
+            add_slotless(uses.setdefault(place, ContainerUse()), mine, nvml)
         untold = frozenset(pid for pid in everywhere or () if not residents.is_told(pid))
     else:
         _settle_claims(uses.values())
         untold = (everywhere or frozenset()) - {pid for use in uses.values() for pid in use.pids}
-    for place, pids in mig_residents(held, sources.readings).items():
+    for place, there in mig_residents(held, sources.readings).items():
         # An instance has one holder: that tells whose a process is where its cgroup does not.
-        add_slotless(uses.setdefault(place, ContainerUse()), pids & untold, nvml)
-        untold -= pids
+        backing[place].slotless.append(there & untold)
+        add_slotless(uses.setdefault(place, ContainerUse()), there & untold, nvml)
+        untold -= there
     owned = frozenset().union(*(use.pids for use in uses.values()))
     living = (
         {pid for pid in owned if residents.exists(pid)} if residents.are_seen else everywhere or frozenset()
@@ -140,6 +165,7 @@ def join(sources: Sources, residents: Residents, tallies: Tallies) -> Joint:
         sources=sources,
         held=held,
         directories=directories,
+        backing=backing,
         uses=uses,
         nvml=nvml,
         listed=listed,
@@ -148,6 +174,46 @@ def join(sources: Sources, residents: Residents, tallies: Tallies) -> Joint:
         are_told=residents.are_seen,
         untold=untold,
     )
+
+
+def use_again(joint: Joint, place: Place, around: Surroundings) -> ContainerUse:
+    """A container's use as its regions and NVML say now, while its processes are those of the joint."""
+    backing = joint.backing.get(place, Backing())
+    readings = caches_of(joint.directories.get(place, ()))
+    use = container_use(readings, backing.host_pids, _granted(joint.held, place), around)
+    for pids in backing.slotless:
+        add_slotless(use, pids, joint.nvml)
+    return use
+
+
+def nvml_memory(readings: Mapping[str, DeviceReading]) -> NvmlMemory:
+    """What NVML says of each process's memory."""
+    return {
+        (uuid, process.pid): process.used_bytes
+        for uuid, reading in readings.items()
+        for process in reading.processes or ()
+        if process.used_bytes is not None
+    }
+
+
+def surroundings(sources: Sources, nvml: NvmlMemory, tallies: Tallies) -> Surroundings:
+    """What is known besides the regions."""
+    totals = {uuid: reading.memory_total_bytes for uuid, reading in sources.readings.items()}
+    return Surroundings(totals, nvml, tallies)
+
+
+def caches_of(directories: Iterable[DirectoryReading]) -> list[CacheReading]:
+    """The files of a container's directories."""
+    return [cache for directory in directories for cache in directory.caches]
+
+
+def slots_of(readings: Iterable[CacheReading]) -> list[tuple[str, Slot]]:
+    """Their live slots with their files."""
+    return [(reading.path, slot) for reading in readings for slot in reading.region.live_slots]
+
+
+def _granted(held: Mapping[Place, Sequence[HeldSlice]], place: Place) -> list[str]:
+    return [slice_.grant.device_uuid for slice_ in held.get(place, ())]
 
 
 def _held(sight: PodSight) -> dict[Place, list[HeldSlice]]:

@@ -14,14 +14,13 @@ from dataclasses import dataclass, field
 from msgspec import structs
 
 from contract.ids import DeviceUuid
-from exporter.hami.holding import NVIDIA, HeldSlice
-from exporter.node.attribution.gauges import model_of, slice_gauges
-from exporter.node.attribution.joining import Joint, Sources, join
+from exporter.node.attribution.gauges import model_of
+from exporter.node.attribution.joining import Joint, Sources, join, listed_on
 from exporter.node.attribution.locks import RegionLocks
-from exporter.node.attribution.regions import ContainerUse, DeviceShare
+from exporter.node.attribution.parts import Part, UsedBy, part_of
+from exporter.node.attribution.recall import Frame
 from exporter.node.attribution.residents import Residents
-from exporter.node.metering.counters import Labels, OwnerKey
-from exporter.node.metering.inputs import DeviceInput, OwnerInput
+from exporter.node.metering.inputs import DeviceInput
 from exporter.node.snapshot import SliceGauges
 from exporter.node.sources.pods import Place
 from exporter.node.tallies import Tallies
@@ -48,7 +47,7 @@ class Attribution:
 
 
 class Attributor:
-    """Attributes one tick after the other; remembers only what processes and locks need.
+    """Attributes one tick after the other; what did not change is kept from the one before.
 
     Args:
         residents: Finds the processes behind slots, and the containers of processes.
@@ -63,31 +62,62 @@ class Attributor:
         self._locks = RegionLocks()
         self._tallies = tallies
         self._idle_power_mw = idle_power_mw or {}
+        self._frame: Frame | None = None
 
     def attribute(self, sources: Sources) -> Attribution:
         """Join one tick's sources and say who uses what."""
-        joint = join(sources, self._residents, self._tallies)
+        listed = listed_on(sources.readings)
+        everywhere = frozenset().union(*listed.values()) if listed else None
+        self._residents.begin(everywhere, sources.at_ms)
         self._locks.begin()
-        slices: list[SliceGauges] = []
-        owners: list[OwnerInput] = []
-        for place, held in joint.held.items():
-            for each in held:
-                gauges = self._with_lock(joint, place, slice_gauges(joint, place, each))
-                slices.append(gauges)
-                owners.append(_slice_owner(joint, place, each, gauges))
-        owners += _unallocated(joint, {owner.key for owner in owners})
-        listed = [pids for uuid in joint.listed if (pids := joint.unowned_on(uuid)) is not None]
-        is_known = bool(listed) and sources.sight.is_listed
+        frame = self._recalled(sources, listed) or self._anew(sources, listed)
+        self._frame = frame
+        joint = frame.joint
+        unowned = [pids for uuid in joint.listed if (pids := joint.unowned_on(uuid)) is not None]
+        is_known = bool(unowned) and sources.sight.is_listed
+        slices = tuple([gauges for part in frame.parts.values() for gauges in part.gauges])
         return Attribution(
-            devices=self._devices(joint, owners),
-            slices=tuple(slices),
-            unattributed=frozenset().union(*listed) if is_known else None,
+            devices=self._devices(frame),
+            slices=slices,
+            unattributed=frozenset().union(*unowned) if is_known else None,
             alive=joint.alive,
-            wants_looks=any(
-                gauges.region is not None and _lacks_samples(joint, gauges.key.device_uuid)
-                for gauges in slices
-            ),
+            wants_looks=_want_looks(joint, slices),
         )
+
+    def _recalled(self, sources: Sources, listed: Mapping[str, frozenset[int]]) -> Frame | None:
+        """What was kept, brought up to date; None = too much has changed."""
+        frame = self._frame
+        changes = None if frame is None else frame.changes(sources, listed, self._residents)
+        if frame is None or changes is None:
+            return None
+        for place in frame.take(changes, sources, self._tallies):
+            part, is_restless = self._part(frame.joint, place, frame.used_by)
+            frame.put(place, part, is_restless=is_restless)
+        return frame
+
+    def _anew(self, sources: Sources, listed: Mapping[str, frozenset[int]]) -> Frame:
+        joint = join(sources, listed, self._residents, self._tallies)
+        used_by: defaultdict[int, set[str]] = defaultdict(set)
+        for uuid, pids in listed.items():
+            for pid in pids:
+                used_by[pid].add(uuid)
+        parts: dict[Place, Part] = {}
+        restless = []
+        for place in dict.fromkeys([*joint.held, *joint.uses]):
+            parts[place], is_restless = self._part(joint, place, used_by)
+            if is_restless:
+                restless.append(place)
+        return Frame(joint, parts, used_by, restless)
+
+    def _part(self, joint: Joint, place: Place, used_by: UsedBy) -> tuple[Part, bool]:
+        """A container's part, and whether it is to be made anew at every tick."""
+        part, use = part_of(joint, place, used_by), joint.uses.get(place)
+        part.gauges = [self._with_lock(joint, place, gauges) for gauges in part.gauges]
+        is_locked = any(
+            gauges.region is not None and gauges.region.lock_held_since_ms is not None
+            for gauges in part.gauges
+        )
+        return part, is_locked or (use is not None and use.has_impossible)
 
     def _with_lock(self, joint: Joint, place: Place, gauges: SliceGauges) -> SliceGauges:
         use = joint.uses.get(place)
@@ -104,13 +134,10 @@ class Attributor:
         )
         return structs.replace(gauges, region=region)
 
-    def _devices(self, joint: Joint, owners: Iterable[OwnerInput]) -> tuple[DeviceInput, ...]:
-        sources = joint.sources
-        by_device: defaultdict[str, list[OwnerInput]] = defaultdict(list)
-        for owner in owners:
-            by_device[owner.key.device_uuid].append(owner)
+    def _devices(self, frame: Frame) -> tuple[DeviceInput, ...]:
+        joint, sources = frame.joint, frame.joint.sources
         found = []
-        for uuid in sorted({*sources.registered, *sources.readings, *by_device}):
+        for uuid in sorted({*sources.registered, *sources.readings, *frame.devices}):
             registered, reading = sources.registered.get(uuid), sources.readings.get(uuid)
             has_failed = sources.had_readings
             if reading is not None:
@@ -123,7 +150,7 @@ class Attributor:
                 DeviceInput(
                     device_uuid=DeviceUuid(uuid),
                     reading=reading,
-                    owners=tuple(sorted(by_device[uuid], key=lambda owner: owner.key)),
+                    owners=frame.owners_on(uuid),
                     unknown_reason="source_failed" if has_failed else "no_source",
                     registered_mib=registered_mib,
                     idle_power_mw=self._idle_power_mw.get(model_of(joint, uuid), 0),
@@ -148,92 +175,7 @@ def down_reason(sources: Sources, device_uuid: str) -> str | None:
     return "registered_unhealthy" if registered is not None and not registered.health else None
 
 
-def _lacks_samples(joint: Joint, device_uuid: str) -> bool:
-    reading = joint.sources.readings.get(device_uuid)
-    return reading is None or reading.utilization is None
-
-
-def _slice_owner(joint: Joint, place: Place, held: HeldSlice, gauges: SliceGauges) -> OwnerInput:
-    use = joint.uses.get(place, ContainerUse())
-    share = use.shares.get(gauges.key.device_uuid, DeviceShare())
-    is_nvidia = held.grant.vendor == NVIDIA
-    return OwnerInput(
-        key=gauges.key,
-        labels=gauges.labels,
-        allocated_mib=gauges.allocated_mib,
-        held_from_ms=held.bound_at_ms,
-        held_until_ms=held.ended_at_ms,
-        pids=frozenset(use.pids),
-        used_bytes=gauges.used_bytes,
-        limit_bytes=gauges.region.limit_bytes if gauges.region is not None else None,
-        is_blocked=use.is_blocked,
-        cache_sm_percent=None if use.has_unplaced else share.sm_percent,
-        has_unknown_pids=use.has_unknown_pids or use.has_unplaced or _may_have_more(joint, place, gauges),
-        has_source=is_nvidia and (joint.sources.had_readings or place in joint.directories),
-        has_sm_source=gauges.enforcement != "mig",
-    )
-
-
-def _may_have_more(joint: Joint, place: Place, gauges: SliceGauges) -> bool:
-    """Whether processes may be a slice's although neither a region nor a cgroup says so."""
-    if gauges.region is not None:
-        return False
-    return not joint.are_told or bool(joint.doubtful_on(place, gauges.key.device_uuid))
-
-
-def _unallocated(joint: Joint, slices: set[OwnerKey]) -> Iterable[OwnerInput]:
-    """Containers of known pods that use a device they do not hold."""
-    held = {(key.pod_uid, key.container, key.device_uuid) for key in slices}
-    used_by = defaultdict(set)
-    for uuid, pids in joint.listed.items():
-        for pid in pids:
-            used_by[pid].add(uuid)
-    for place, use in joint.uses.items():
-        uuids = set(use.shares).union(*(used_by[pid] for pid in use.pids if pid in used_by))
-        record = joint.record(place)
-        for uuid in sorted(uuids):
-            if (*place, uuid) in held:
-                continue
-            share = use.shares.get(uuid, DeviceShare())
-            used_bytes = _unallocated_bytes(joint, uuid, use, share, is_over=record.is_terminal)
-            if used_bytes is None:
-                continue
-            yield OwnerInput(
-                key=OwnerKey(*place, DeviceUuid(uuid), is_slice=False),
-                labels=Labels(
-                    namespace=record.pod.metadata.namespace,
-                    pod=record.pod.metadata.name,
-                    container=place[1],
-                    tenant=record.tenant,
-                    model=model_of(joint, uuid),
-                ),
-                pids=frozenset(use.pids),
-                used_bytes=used_bytes,
-                cache_sm_percent=share.sm_percent,
-                has_unknown_pids=use.has_unknown_pids,
-                has_source=True,
-                has_sm_source=not _is_mig(joint, uuid),
-            )
-
-
-def _is_mig(joint: Joint, device_uuid: str) -> bool:
-    reading = joint.sources.readings.get(device_uuid)
-    return reading is not None and reading.mode == "mig"
-
-
-def _unallocated_bytes(
-    joint: Joint, device_uuid: str, use: ContainerUse, share: DeviceShare, *, is_over: bool
-) -> int | None:
-    """Memory in use past the allocations; None when no living process shows any use.
-
-    The files of an ended pod stay for a while: of those only processes that NVML still lists count.
-    """
-    listed = joint.listed.get(device_uuid)
-    if listed is not None:
-        mine = use.pids & listed
-        if not mine:
-            return None
-        figures = [joint.nvml.get((device_uuid, pid)) for pid in mine]
-        told = [figure for figure in figures if figure is not None]
-        return sum(told) if len(told) == len(figures) else share.used_bytes
-    return share.used_bytes if share.processes and not is_over else None
+def _want_looks(joint: Joint, slices: Iterable[SliceGauges]) -> bool:
+    """Whether some slice with a region is on a card without samples."""
+    sampled = {uuid for uuid, each in joint.sources.readings.items() if each.utilization is not None}
+    return any(gauges.region is not None and gauges.key.device_uuid not in sampled for gauges in slices)

@@ -80,6 +80,7 @@ class ContainerUse:
         shares: By device uuid.
         pids: Host pids of its living processes, those without a slot included.
         has_unknown_pids: A living process has no host pid yet.
+        has_impossible: A slot's figure was refused.
         has_unplaced: Something is used on a device that cannot be told.
         stale: Slots of processes that no longer live.
     """
@@ -87,6 +88,7 @@ class ContainerUse:
     shares: dict[str, DeviceShare] = field(default_factory=dict)
     pids: set[int] = field(default_factory=set)
     has_unknown_pids: bool = False
+    has_impossible: bool = False
     has_unplaced: bool = False
     stale: int = 0
     is_blocked: bool = False
@@ -150,7 +152,7 @@ def container_use(
                 share = use.shares[uuid] = DeviceShare()
             if share.region is None or living:
                 share.region, share.index, share.path = region, index, reading.path
-            _add_memory(share, (uuid, index), living, around)
+            use.has_impossible |= not _add_memory(share, (uuid, index), living, around)
             _add_sm(share, reading, index, living)
             share.processes += (
                 len(living) if is_only else sum(slot.on(index) is not None for slot, _ in living)
@@ -183,15 +185,18 @@ def _indices(region: Region, living: _Living) -> Sequence[int]:
     return [*range(count), *sorted(used)]
 
 
-def _add_memory(share: DeviceShare, place: tuple[str, int], living: _Living, around: Surroundings) -> None:
+def _add_memory(share: DeviceShare, place: tuple[str, int], living: _Living, around: Surroundings) -> bool:
+    """Add up slots' memory; False if a figure was impossible."""
     uuid, index = place
     known_bytes = around.device_bytes.get(uuid)
     most_bytes = MAX_DEVICE_BYTES if known_bytes is None else known_bytes
+    are_possible = True
     for slot, pid in living:
         device = slot.on(index)
         if device is None:
             continue
         total = possible("slot_memory", device.total_bytes, 0, most_bytes, around.tallies)
+        are_possible = are_possible and total is not None
         is_misplaced = bool(slot.quality) and not slot.quality.isdisjoint(_MISPLACED)
         if total is None or is_misplaced:
             by_nvml = around.nvml.get((uuid, pid))
@@ -205,6 +210,7 @@ def _add_memory(share: DeviceShare, place: tuple[str, int], living: _Living, aro
             share.context_bytes = (share.context_bytes or 0) + (device.context_bytes or 0)
             share.module_bytes = (share.module_bytes or 0) + (device.module_bytes or 0)
             share.data_bytes = (share.data_bytes or 0) + (device.data_bytes or 0)
+    return are_possible
 
 
 def _has_sound_kinds(device: DeviceUse) -> bool:

@@ -9,7 +9,7 @@ before is another process. Source: `reference/metering.md §5`, `hami-core-cache
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -65,23 +65,47 @@ class Residents:
         self._homes_before: dict[str, str] = {}
         self._seen: dict[int, _Seen] = {}
         self._seen_before: dict[int, _Seen] = {}
+        self._has_just_gone = False
+        self._searched_in: set[Place] = set()
 
-    def begin(self, listed: frozenset[int] | None, records: Mapping[PodUid, PodRecord], now_ms: int) -> None:
+    def begin(self, listed: frozenset[int] | None, now_ms: int) -> None:
         """Begin a tick.
 
         Args:
             listed: Host pids of all processes NVML lists on any card; None = it did not say.
-            records: The pods of the node.
             now_ms: Now.
         """
         self._now_ms, self._listed = now_ms, listed
         self._table.begin(listed, now_ms)
         self._liveness.begin(listed)
+
+    def turn(self, records: Mapping[PodUid, PodRecord]) -> None:
+        """Answer everything anew in this tick; what is not asked for again is forgotten.
+
+        Args:
+            records: The pods of the node.
+        """
+        self._table.forget()
         self._records = records
         self._by_cgroup_uid = {record.cgroup_uid: record for record in records.values()}
         self._slots_before, self._slots = self._slots, {}
         self._homes_before, self._homes = self._homes, {}
         self._seen_before, self._seen = self._seen, {}
+        self._has_just_gone = False
+        self._searched_in = set()
+
+    @property
+    def searched_in(self) -> Collection[Place]:
+        """Containers with slots that do not name their process, so that it is searched for at every tick."""
+        return self._searched_in
+
+    @property
+    def are_unchanged(self) -> bool:
+        """Whether every process asked for since the last turn is as it was a tick ago.
+
+        Then, for the same pods and lists, what was answered is so still, but for what is searched for.
+        """
+        return self._table.sees_host and self._table.is_unchanged and not self._has_just_gone
 
     @property
     def are_seen(self) -> bool:
@@ -94,15 +118,21 @@ class Residents:
 
     def is_told(self, host_pid: int) -> bool:
         """Whether it could be looked up in which container a process is, or that it is in none."""
-        return self.exists(host_pid) or host_pid in self._seen_before
+        return self.exists(host_pid) or self._last_seen(host_pid) is not None
 
     def place_of(self, host_pid: int) -> Place | None:
         """The container of a process; None = in no known pod. Of one that has just gone, its last."""
         process = self._table.look(host_pid)
         if process is not None:
             return self._place(process)
-        before = self._seen_before.get(host_pid)
+        before = self._last_seen(host_pid)
         return None if before is None else before.place
+
+    def _last_seen(self, host_pid: int) -> _Seen | None:
+        """Where a process was that has gone since the last tick."""
+        before = self._seen_before.get(host_pid)
+        self._has_just_gone = self._has_just_gone or before is not None
+        return before
 
     def host_pids(self, place: Place, slots: Sequence[tuple[str, Slot]]) -> list[int | None]:
         """The living processes behind a container's slots.
@@ -119,6 +149,7 @@ class Residents:
         record = self._records.get(place[0])
         found = [self._confirmed(place, record, path, slot) for path, slot in slots]
         if None in found:
+            self._searched_in.add(place)
             taken = {pid for pid in found if pid}
             for number, (path, slot) in enumerate(slots):
                 if found[number] is None:
@@ -132,7 +163,7 @@ class Residents:
     def _confirmed(self, place: Place, record: PodRecord | None, path: str, slot: Slot) -> int | None:
         """The process that a slot names, if it is its process."""
         key = (path, slot.pid, slot.hostpid)
-        memory = self._slots_before.get(key)
+        memory = self._slots.get(key) or self._slots_before.get(key)
         if memory is None:
             memory = _Memory(self._now_ms)
         self._slots[key] = memory

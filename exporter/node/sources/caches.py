@@ -1,15 +1,16 @@
 """Reads every cache file of the node once a tick, and the SM figures several times in between.
 
-Invariants: a bad file costs one counted error (when it turns bad, not once a tick) and nothing else; no
-file stays open from one tick to the next; an SM figure that nobody writes any more is not given out.
+Invariants: a bad file costs one counted error (when it turns bad, not once a tick) and nothing else; a
+file stays open only while its directory stands still, so that its path still leads to it; what did not
+change is the same object as a tick ago; an SM figure that nobody writes any more is not given out.
 """
 
 from __future__ import annotations
 
+import operator
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -29,7 +30,7 @@ LOOK_SPACING_S = 0.08
 """Four looks over 240 ms span two rounds of HAMi-core's watcher, which zeroes all slots in between."""
 
 MOST_OPEN = 512
-"""Files kept open over the looks of one tick; more are opened for each look."""
+"""Files kept open from tick to tick; more are opened for each look."""
 
 STILL_S = 60.0
 """A figure is not believed once its file has stood still so long; the kernel dates writes through a
@@ -61,6 +62,8 @@ class _File:
     """What is remembered of one file.
 
     Attributes:
+        file: It, kept open; None = it is opened for each look.
+        reading: As it was handed out last.
         changes: How many changes its memory knew then.
         changed_s: When it was last seen to have changed.
         figures: The last figures, and when each was last seen to have changed.
@@ -72,7 +75,22 @@ class _File:
     modified_ns: int
     changes: int
     changed_s: float
+    file: CacheFile | None = None
+    reading: CacheReading | None = None
     figures: dict[At, tuple[int, float]] = field(default_factory=dict)
+
+    def handed_out(self, path: str, sm_percent: Mapping[At, int]) -> CacheReading:
+        """The reading; the very same one if nothing changed."""
+        before = self.reading
+        if before is None or before.region is not self.region or before.sm_percent != sm_percent:
+            before = self.reading = CacheReading(path, self.region, sm_percent)
+        return before
+
+    def let_go(self) -> None:
+        """Close it."""
+        file, self.file = self.file, None
+        if file is not None:
+            file.close()
 
     def believed(self, highest: Mapping[At, int], now_s: float) -> dict[At, int]:
         """Figures without those that stand still: whoever wrote them has stopped.
@@ -132,6 +150,7 @@ class CacheReader:
         self._clock = clock
         self._known: dict[str, _File] = {}
         self._bad: dict[str, str] = {}
+        self._readings: dict[str, DirectoryReading] = {}
         self._directories: dict[Path, dict[str, ContainerDirectory]] = {}
 
     def survey(self, *, looks: int, wait: Wait) -> CacheSurvey:
@@ -147,8 +166,9 @@ class CacheReader:
         now_s = self._clock()
         found, ignored, failure, has_tree = [], 0, None, False
         for root in self._roots:
+            before = self._directories.get(root, {})
             try:
-                scan = scan_containers(root, self._directories.get(root))
+                scan = scan_containers(root, before)
             except CacheError as error:
                 failure = error.detail
                 continue
@@ -156,48 +176,96 @@ class CacheReader:
             ignored += scan.ignored
             self._directories[root] = {each.name: each for each in scan.directories}
             for directory in scan.directories:
+                is_still = before.get(directory.name) is directory
                 for path in directory.caches:
-                    files[self._read(path, known, bad, now_s)] += 1
+                    files[self._read(path, known, bad, now_s, is_still=is_still)] += 1
                 found.append(directory)
         self._count_new(bad)
+        self._let_go(known)
         self._known, self._bad = known, bad
         sm = self._looks(looks, wait)
-        directories = tuple(
-            DirectoryReading(
-                each.pod_uid,
-                each.container,
-                tuple(
-                    CacheReading(path, known[path].region, sm.get(path, _NO_FIGURES))
-                    for path in each.caches
-                    if path in known
-                ),
-            )
-            for each in found
-        )
+        self._readings, before_all = {}, self._readings
+        directories = tuple(self._reading(each, sm, before_all.get(each.path)) for each in found)
         return CacheSurvey(directories, has_tree, dict(files), ignored, failure)
 
-    def _read(self, path: str, known: dict[str, _File], bad: dict[str, str], now_s: float) -> tuple[str, str]:
+    def close(self) -> None:
+        """Let go of every file."""
+        for each in self._known.values():
+            each.let_go()
+
+    def _reading(
+        self,
+        directory: ContainerDirectory,
+        sm: Mapping[str, Mapping[At, int]],
+        before: DirectoryReading | None,
+    ) -> DirectoryReading:
+        """A directory as it is handed out; the very same as before if nothing in it changed."""
+        known = self._known
+        caches = tuple(
+            [
+                known[path].handed_out(path, sm.get(path, _NO_FIGURES))
+                for path in directory.caches
+                if path in known
+            ]
+        )
+        if before is None or not _are_the_same(before.caches, caches):
+            before = DirectoryReading(directory.pod_uid, directory.container, caches)
+        self._readings[directory.path] = before
+        return before
+
+    def _read(
+        self, path: str, known: dict[str, _File], bad: dict[str, str], now_s: float, *, is_still: bool
+    ) -> tuple[str, str]:
         """Read one file into `known` or `bad`; its (layout, result)."""
+        before = self._known.get(path)
+        file = before.file if before is not None and is_still else None
+        is_kept = file is not None
         try:
-            with CacheFile(path) as file:
-                before, identity = self._known.get(path), file.identity
-                if before is None or before.identity != identity:
-                    before, previous, memory = None, None, RegionMemory()
-                else:
-                    previous, memory = before.region, before.memory
-                region = file.read(previous=previous, memory=memory)
+            if file is None:
+                file = CacheFile(path)
+            else:
+                file.refresh()
+            found = self._region(file, before, now_s)
         except CacheError as error:
             bad[path] = error.reason
-            return "", error.reason
+            found = None
+        if found is None:
+            if file is not None and not is_kept:
+                file.close()
+            return "", bad.get(path, "not_ready")
+        known[path] = found
+        if found.file is not file:
+            found.let_go()
+            assert file is not None
+            if len(known) <= MOST_OPEN:
+                found.file = file
+            else:
+                file.close()
+        return found.region.layout, "read"
+
+    @staticmethod
+    def _region(file: CacheFile, before: _File | None, now_s: float) -> _File | None:
+        """What an open file says, remembered; None while it is not ready."""
+        identity, modified_ns = file.identity, file.modified_ns
+        if before is None or before.identity != identity:
+            before, previous, memory = None, None, RegionMemory()
+        else:
+            previous, memory = before.region, before.memory
+        region = file.read(previous=previous, memory=memory)
         if isinstance(region, NotReady):
-            return "", "not_ready"
+            return None
         if before is None:
-            before = _File(identity, region, memory, file.modified_ns, memory.changes, now_s)
-        elif before.changes != memory.changes or before.modified_ns != file.modified_ns:
-            before.changes, before.modified_ns, before.changed_s = memory.changes, file.modified_ns, now_s
+            return _File(identity, region, memory, modified_ns, memory.changes, now_s)
+        if before.changes != memory.changes or before.modified_ns != modified_ns:
+            before.changes, before.modified_ns, before.changed_s = memory.changes, modified_ns, now_s
         before.region = region
-        known[path] = before
-        return region.layout, "read"
+        return before
+
+    def _let_go(self, known: Mapping[str, _File]) -> None:
+        """Close what was not read this time, and what became another file."""
+        for path, before in self._known.items():
+            if known.get(path) is not before:
+                before.let_go()
 
     def _count_new(self, bad: Mapping[str, str]) -> None:
         for path, reason in bad.items():
@@ -208,22 +276,17 @@ class CacheReader:
         highest: dict[str, dict[At, int]] = {}
         if not looks:
             return highest
-        with ExitStack() as stack:
-            files = [
-                (path, known, _opened(path, known, stack) if number < MOST_OPEN else None)
-                for number, (path, known) in enumerate(self._known.items())
-                if known.region.live_slots
-            ]
-            for look in range(looks):
-                if look:
-                    wait(LOOK_SPACING_S)
-                now_s = self._clock()
-                for path, known, file in files:
-                    kept, figures = highest.setdefault(path, {}), known.figures
-                    for at, percent in _sm_percent(path, known, file):
-                        kept[at] = max(percent, kept.get(at, 0))
-                        if at not in figures or figures[at][0] != percent:
-                            figures[at] = (percent, now_s)
+        files = [(path, known) for path, known in self._known.items() if known.region.live_slots]
+        for look in range(looks):
+            if look:
+                wait(LOOK_SPACING_S)
+            now_s = self._clock()
+            for path, known in files:
+                kept, figures = highest.setdefault(path, {}), known.figures
+                for at, percent in _sm_percent(path, known):
+                    kept[at] = max(percent, kept.get(at, 0))
+                    if at not in figures or figures[at][0] != percent:
+                        figures[at] = (percent, now_s)
         now_s = self._clock()
         found = {}
         for path, kept in highest.items():
@@ -233,19 +296,14 @@ class CacheReader:
         return found
 
 
-def _opened(path: str, known: _File, stack: ExitStack) -> CacheFile | None:
-    """The file, if it is still the same; closed with the stack."""
-    try:
-        file = stack.enter_context(CacheFile(path))
-    except CacheError:
-        return None
-    return file if file.identity == known.identity else None
+def _are_the_same(one: Sequence[CacheReading], other: Sequence[CacheReading]) -> bool:
+    return len(one) == len(other) and all(map(operator.is_, one, other))
 
 
-def _sm_percent(path: str, known: _File, file: CacheFile | None) -> Iterable[tuple[At, int]]:
+def _sm_percent(path: str, known: _File) -> Iterable[tuple[At, int]]:
     try:
-        if file is not None:
-            return file.sm_util(known.region).items()
+        if known.file is not None:
+            return known.file.sm_util(known.region).items()
         with CacheFile(path) as again:
             return again.sm_util(known.region).items() if again.identity == known.identity else ()
     except CacheError:

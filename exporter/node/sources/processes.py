@@ -2,12 +2,14 @@
 
 A process is (pid, start time): a pid is used again. Invariants: what is remembered of a process is used
 only while its folder is the same one (inode and birth), so a used-again pid is read anew; only those
-few files are opened; nothing remembered outlives the process by more than a tick.
+few files are opened; nothing remembered outlives the process by more than a tick; a process that did not
+change is the same object from tick to tick.
 Source: `reference/metering.md §5`.
 """
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -67,6 +69,8 @@ class ProcessTable:
         self._sees_host = False
         self._known: dict[int, _Known] = {}
         self._looked: dict[int, HostProcess | None] = {}
+        self._asked: set[int] = set()
+        self._is_unchanged = False
         self._scanned_ms: int | None = None
         self._forgotten_ms = 0
         self._passed: set[int] = set()
@@ -78,26 +82,42 @@ class ProcessTable:
         """Whether this `/proc` is the host's, so that a pid that is not there does not exist."""
         return self._sees_host
 
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether all that was asked since `forget` is as it was a tick ago."""
+        return self._is_unchanged
+
     def begin(self, listed: Iterable[int] | None, now_ms: int) -> None:
-        """Begin a tick: everything is looked at once more.
+        """Begin a tick: every process that was asked for is looked at once more.
 
         Args:
             listed: Host pids of all processes NVML lists on any card; None = it did not say.
             now_ms: Now, on any clock.
         """
         self._now_ms = now_ms
+        before, saw_host = self._looked, self._sees_host
         members = {pid for pids in self._members.values() for pid in pids}
         self._known = {
-            pid: known for pid, known in self._known.items() if pid in self._looked or pid in members
+            pid: known for pid, known in self._known.items() if pid in self._asked or pid in members
         }
-        self._looked = {}
+        self._looked = looked = {pid: self._look(pid) for pid in before if pid in self._asked}
         self._sees_host = self._root is not None and self._is_hosts(listed)
+        self._is_unchanged = (
+            saw_host == self._sees_host
+            and len(looked) == len(before)
+            and all(map(operator.is_, looked.values(), before.values()))
+        )
+
+    def forget(self) -> None:
+        """Look at those no more at the next tick that nobody asks for from now on."""
+        self._asked.clear()
 
     def look(self, pid: int) -> HostProcess | None:
         """A process by its host pid; None when there is none (any more), or it cannot be read."""
+        self._asked.add(pid)
         if pid in self._looked:
             return self._looked[pid]
-        found = self._looked[pid] = self._look(pid) if pid > 0 else None
+        found = self._looked[pid] = self._look(pid)
         return found
 
     def inside(self, pod_uid: str, inner_pid: int, since_ms: int) -> list[HostProcess] | None:
@@ -129,7 +149,7 @@ class ProcessTable:
         return 2 * sum(self.look(pid) is not None for pid in pids) > len(pids)
 
     def _look(self, pid: int) -> HostProcess | None:
-        if self._root is None:
+        if self._root is None or pid <= 0:
             return None
         known = self._known.get(pid)
         path = f"{self._root}/{pid}" if known is None else known.path
@@ -147,6 +167,8 @@ class ProcessTable:
         ):
             return known.process
         process = _read(path, pid)
+        if known is not None and process == known.process:
+            process = known.process
         is_settled = process is not None and process.pod_uid is not None
         self._known[pid] = _Known(path, folder, process, None if is_settled else self._now_ms + RETRY_MS)
         return process
@@ -173,12 +195,12 @@ class ProcessTable:
         self._members = {key: pids & living for key, pids in self._members.items() if pids & living}
         for pid in living - self._passed:
             was_known = pid in self._looked or pid in self._known
-            process = self.look(pid)
+            # Not `look`: of those found here only a few are asked for again.
+            process = self._looked[pid] if pid in self._looked else self._look(pid)
             if process is not None and process.pod_uid is not None and process.inner_pid is not None:
                 self._members.setdefault((process.pod_uid, process.inner_pid), set()).add(pid)
             elif not was_known:
                 # Thousands of the host's own are not worth remembering one by one.
-                del self._looked[pid]
                 self._known.pop(pid, None)
         # A container's first process starts outside of its cgroup: one look is not enough to pass it by.
         self._passed, self._living = living & self._living, living

@@ -8,12 +8,13 @@ often the driver's function was called so far, as `{"calls": NUMBER}`.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import logging
 import os
 import pathlib
 import sys
+
+import msgspec
 
 from exporter.nvidia.nvml import NvmlSource
 from exporter.nvidia.source import SourceDownError
@@ -44,7 +45,7 @@ def main() -> None:
             given.append({"down": error.reason, "detail": error.detail})
         else:
             given.append(
-                {} if readings is None else {"readings": [dataclasses.asdict(each) for each in readings]}
+                {} if readings is None else {"readings": [msgspec.to_builtins(each) for each in readings]}
             )
     print(json.dumps(given))
 

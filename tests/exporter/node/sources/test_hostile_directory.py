@@ -196,6 +196,7 @@ def test_nothing_under_the_tree_changes_and_a_read_only_mount_is_enough(node: No
     with _mounted_read_only(node.root):
         for tick in range(3):
             _assert_the_good_slice_is_right(node, 1_000 * (tick + 1))
+        node.caches.close()
     assert _picture(node.root) == before
 
 
