@@ -274,6 +274,9 @@ def _costs(row: Row) -> Iterator[Problem]:
     numbers = row.numbers
     category, quantity = row.text("ChargeCategory"), numbers.get("PricingQuantity")
     billed = numbers.get("BilledCost")
+    for column in ("PricingQuantity", "ConsumedQuantity"):
+        if numbers.get(column, 0) < 0 and row.is_priced_charge:
+            yield Problem("quantity-negative", column, row.text(column))
     for cost_column, price_column in (
         ("ListCost", "ListUnitPrice"),
         ("ContractedCost", "ContractedUnitPrice"),

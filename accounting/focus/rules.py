@@ -76,6 +76,8 @@ _TABLE = (
      "fill SkuPriceId, or leave them empty"),
     ("sku-without-price", "from 1.3 on unit prices are there when SkuPriceId is", "fill them"),
     ("tax-has-price", "a tax has no price, quantity or SKU", "leave them empty"),
+    ("quantity-negative", "usage and purchases have no quantity below 0, unless corrections",
+     "mark the row as Correction"),
     ("cost-product", "a cost is its unit price times the pricing quantity", "compute it without rounding"),
     ("cost-without-price", "without a unit price list and contracted cost are the billed cost (but on a tax)",
      "set them to BilledCost"),

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator, Sequence
-from decimal import Decimal
 from pathlib import Path
 
 from accounting.errors import InvalidError
 from accounting.focus.across import Totals
+from accounting.focus.details import DetailTotals
 from accounting.focus.lint import Finding, Linter, dataset_of, version_of
 from accounting.focus.model import DATASETS, VERSIONS
 from accounting.focus.reading import open_focus
-from accounting.focus.values import EXACT, number
 from slicemeter.accounting.options import Parser, print_json
 from slicemeter.accounting.progress import Bar
 
@@ -104,32 +102,16 @@ def _show(finding: Finding, arguments: argparse.Namespace) -> None:
 
 
 def _totals(path: Path) -> Totals:
-    """What charges must come to, of a file of Invoice Detail: its statements that were not voided."""
-    invoices: dict[str, Decimal] = {}
-    details: dict[str, Decimal] = {}
+    """What charges must come to, of a file of Invoice Detail."""
     with open_focus(path) as file:
         if dataset_of(file.header) != "invoice-detail":
             raise InvalidError(f"{path} is no file of Invoice Detail; export one with --focus-dataset")
+        details = DetailTotals(file.header)
         with Linter(file.header, "invoice-detail", "1.4") as linter:
-            broken = next(_findings(linter, _kept(file.rows, file.header, invoices, details), ()), None)
+            broken = next(_findings(linter, details.through(file.rows), file.findings), None)
     if broken is not None:
-        print(f"{path}: row {broken.row} {broken.column}: {broken.rule}: {broken.detail}", file=sys.stderr)
-        raise InvalidError(f"{path} has findings of its own; check it with: {_PROGRAM} lint {path}")
-    return Totals(invoices, details)
-
-
-def _kept(
-    rows: Iterator[Sequence[str]],
-    header: Sequence[str],
-    invoices: dict[str, Decimal],
-    details: dict[str, Decimal],
-) -> Iterator[Sequence[str]]:
-    place = {name: header.index(name) for name in ("InvoiceId", "InvoiceDetailId", "BilledCost")}
-    status = header.index("InvoiceIssueStatus") if "InvoiceIssueStatus" in header else None
-    for row in rows:
-        billed = number(row[place["BilledCost"]]) if len(row) == len(header) else None
-        if billed is not None and (status is None or row[status] != "Voided"):
-            for name, sums in (("InvoiceId", invoices), ("InvoiceDetailId", details)):
-                key = row[place[name]]
-                sums[key] = EXACT.add(sums.get(key, Decimal(0)), billed)
-        yield row
+        raise InvalidError(
+            f"{path} has findings of its own, {broken.rule} in row {broken.row}; check it with: "
+            f"{_PROGRAM} lint {path}"
+        )
+    return details.totals()

@@ -180,6 +180,9 @@ DEFECTS: dict[str, Defect] = {
         put(ChargeClass="Correction", ListUnitPrice="", ListCost="0.80"), "ListUnitPrice"
     ),
     "tax-has-price": Defect(put(**TAX | {"PricingCategory": "Standard"}), "PricingCategory"),
+    "quantity-negative": Defect(
+        put(PricingQuantity="-0.25", ListCost="-1", ContractedCost="-0.8"), "PricingQuantity"
+    ),
     "cost-product": Defect(put(ContractedCost="0.81"), "ContractedCost"),
     "cost-without-price": Defect(put(**UNPRICED | {"ListCost": "0.79"}), "ListCost"),
     "effective-cost": Defect(put(**TAX | {"EffectiveCost": "0.79"}), "EffectiveCost"),
