@@ -7,7 +7,6 @@ begins with the cluster's code. Ids are plain strings at run time and their own 
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
 from hashlib import sha1
 from typing import Literal, NamedTuple, NewType
 
@@ -54,8 +53,7 @@ class SliceKey(NamedTuple):
         return allocation_id(self.cluster, self.pod_uid, self.container, self.device_uuid)
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class DeviceKey:
+class DeviceKey(NamedTuple):
     """One physical GPU: (cluster, node UID, device UUID); UUIDs repeat across mock nodes."""
 
     cluster: ClusterCode

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from itertools import pairwise
+from typing import NamedTuple
 from urllib.parse import unquote
 
 IDLE_PATH = "platform/idle"
@@ -56,8 +57,7 @@ def is_at_or_below(path: str, root: str) -> bool:
     return path == root or path.startswith(f"{root}/")
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(NamedTuple):
     """What a fact says about whose it is."""
 
     cluster: str

@@ -6,17 +6,15 @@ window gets the segments that whoever asks for a larger one gets there.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, or_, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from accounting.facts import kinds
-from accounting.facts.kinds import FactKind
 from accounting.ledger.intervals import Interval
 from accounting.ledger.merge import (
     Held,
@@ -29,29 +27,24 @@ from accounting.ledger.presence import BRIDGE_MS, HeldTime, PresenceSpan, not_re
 from accounting.ledger.shares import Grant, mig_slices
 from accounting.ledger.sweep import Hold, PolicySpan, Segment, sweep
 from accounting.ledger.tenancy import Claim
-from accounting.store.models import AllocationReport, NodeState, PresenceReport, UsageFact
-from contract.facts import AllocationFact, Fact, NodeStateFact, PresenceFact
+from accounting.periods.reading import CardFacts, held_in, read_cards_facts, read_facts
+from accounting.store.models import AllocationReport, PresenceReport, UsageFact
+from contract.facts import NodeStateFact, PresenceFact
 from contract.ids import ClusterCode, DeviceKey, DeviceUuid, NodeUid, SliceKey
 
-_IDS_PER_QUERY = 500
 
-SomeFact = TypeVar("SomeFact", bound=Fact)
-
-
-@dataclass(frozen=True, slots=True)
-class HeldSlice:
+class HeldSlice(NamedTuple):
     """A slice and when it is held."""
 
     allocation: MergedAllocation
     held: Held
-    allocation_id: UUID
-    """Kept, since a line is added to many times."""
+    claim: Claim
+    """What decides whose it is."""
 
     @property
-    def claim(self) -> Claim:
-        """What decides whose it is."""
-        one = self.allocation
-        return Claim(one.slice_key.cluster, one.tenant_key, one.namespace, one.labels)
+    def allocation_id(self) -> UUID:
+        """The id of its reports and lines."""
+        return self.allocation.slice_key.allocation_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,31 +84,56 @@ class Card:
 
 def read_card(session: Session, key: DeviceKey, window: Interval, *, as_of_ms: int, grace_ms: int) -> Card:
     """Read and merge the facts of one device for a window (Unix milliseconds)."""
+    (card,) = read_cards(session, [key], window, as_of_ms=as_of_ms, grace_ms=grace_ms)
+    return card
+
+
+def read_cards(
+    session: Session, keys: Sequence[DeviceKey], window: Interval, *, as_of_ms: int, grace_ms: int
+) -> Iterator[Card]:
+    """Read and merge the facts of some devices for a window; in their order."""
     reach = (window[0] - BRIDGE_MS, window[1] + BRIDGE_MS)
-    allocations = _allocations(session, key, reach, grace_ms)
-    presence = list(read_facts(session, kinds.PRESENCE, *_of_device(PresenceReport, key)))
-    states = list(
-        read_facts(
-            session, kinds.NODE_STATE, NodeState.cluster == key.cluster, NodeState.node_uid == key.node_uid
-        )
-    )
-    slices = {
-        allocation.slice_key: _held_slice(allocation, as_of_ms=as_of_ms, grace_ms=grace_ms)
-        for allocation in allocations
-    }
-    not_ready = not_ready_times(states, as_of_ms=as_of_ms, grace_ms=grace_ms)
-    alive, down_use = _use(session, key, window)
+    found = read_cards_facts(session, keys, reach, grace_ms=grace_ms)
+    for key in keys:
+        # Taken out, so that a caller that goes from card to card keeps one.
+        yield _card(session, key, window, found.pop(key), as_of_ms=as_of_ms, grace_ms=grace_ms)
+
+
+def _card(
+    session: Session, key: DeviceKey, window: Interval, facts: CardFacts, *, as_of_ms: int, grace_ms: int
+) -> Card:
+    slices = {}
+    for reports in facts.slices.values():
+        allocation = merge_allocation(reports)
+        # A slice whose witnesses name different nodes is held where the earliest confirmation saw it.
+        if allocation.node_uid == key.node_uid:
+            slices[allocation.slice_key] = HeldSlice(
+                allocation,
+                held(allocation, as_of_ms=as_of_ms, grace_ms=grace_ms),
+                Claim(key.cluster, allocation.tenant_key, allocation.namespace, allocation.labels),
+            )
+    not_ready = not_ready_times(facts.states, as_of_ms=as_of_ms, grace_ms=grace_ms)
+    # Only what may be down asks whether somebody worked meanwhile.
+    may_be_down = not_ready or any(fact.state == "down" for fact in facts.presence)
+    alive, down_use = _use(session, key, window) if may_be_down else ([], {})
     times = [HeldTime(s.held.from_ms, s.held.confirmed_to_ms, s.held.to_ms) for s in slices.values()]
-    spans = timeline(presence, times, not_ready, alive, as_of_ms=as_of_ms)
     return Card(
         key=key,
-        node=max(presence, key=lambda fact: (fact.to_ms, fact.node)).node if presence else _node(allocations),
+        node=_node(facts, slices.values()),
         window=window,
         slices=slices,
-        spans=spans,
+        spans=timeline(facts.presence, times, not_ready, alive, as_of_ms=as_of_ms),
         holds=[_hold(one, down_use.get(slice_key, ())) for slice_key, one in sorted(slices.items())],
-        unsettled=_unsettled(slices.values(), presence, states, as_of_ms=as_of_ms, grace_ms=grace_ms),
+        unsettled=_unsettled(
+            slices.values(), facts.presence, facts.states, as_of_ms=as_of_ms, grace_ms=grace_ms
+        ),
     )
+
+
+def _node(facts: CardFacts, slices: Collection[HeldSlice]) -> str:
+    if facts.presence:
+        return max(facts.presence, key=lambda fact: (fact.to_ms, fact.node)).node
+    return max((one.allocation.node for one in slices), default="")
 
 
 def devices_held_or_present(session: Session, window: Interval, *, grace_ms: int) -> list[DeviceKey]:
@@ -125,64 +143,12 @@ def devices_held_or_present(session: Session, window: Interval, *, grace_ms: int
         PresenceReport.from_ms < window[1], PresenceReport.to_ms > window[0] - BRIDGE_MS
     )
     holds = select(AllocationReport.cluster, AllocationReport.node_uid, AllocationReport.device_uuid).where(
-        *_held_in(window, grace_ms)
+        *held_in(window, grace_ms)
     )
     for statement in (reports, holds):
         for cluster, node_uid, device_uuid in session.execute(statement.distinct()):
             found.add(DeviceKey(ClusterCode(cluster), NodeUid(node_uid), DeviceUuid(device_uuid)))
     return sorted(found)
-
-
-def _node(allocations: Sequence[MergedAllocation]) -> str:
-    return max((allocation.node for allocation in allocations), default="")
-
-
-def _of_device(
-    table: type[PresenceReport | AllocationReport], key: DeviceKey
-) -> tuple[ColumnElement[bool], ...]:
-    return (
-        table.cluster == key.cluster,
-        table.node_uid == key.node_uid,
-        table.device_uuid == key.device_uuid,
-    )
-
-
-def _held_in(window: Interval, grace_ms: int) -> tuple[ColumnElement[bool], ...]:
-    return (
-        AllocationReport.bound_at_ms < window[1],
-        or_(
-            AllocationReport.ended_at_ms > window[0],
-            AllocationReport.confirmed_at_ms + grace_ms > window[0],
-        ),
-    )
-
-
-def read_facts(session: Session, kind: FactKind[SomeFact], *where: ColumnElement[bool]) -> Iterable[SomeFact]:
-    """Stored facts of a kind, as they were sent."""
-    names = [column.name for column in kind.table.columns]
-    rows = session.execute(select(kind.table).where(*where))
-    return (kind.fact_of(dict(zip(names, row, strict=True))) for row in rows)
-
-
-def _allocations(session: Session, key: DeviceKey, reach: Interval, grace_ms: int) -> list[MergedAllocation]:
-    """The slices that may be held within reach, each merged from all its reports."""
-    touched = session.scalars(
-        select(AllocationReport.allocation_id)
-        .where(*_of_device(AllocationReport, key), *_held_in(reach, grace_ms))
-        .distinct()
-    ).all()
-    reports: dict[SliceKey, list[AllocationFact]] = defaultdict(list)
-    for ids in _chunks(touched):
-        where = (AllocationReport.cluster == key.cluster, AllocationReport.allocation_id.in_(ids))
-        for fact in read_facts(session, kinds.ALLOCATION, *where):
-            reports[fact.slice_key].append(fact)
-    merged = (merge_allocation(facts) for facts in reports.values())
-    # A slice whose witnesses name different nodes is held where the earliest confirmation saw it.
-    return [allocation for allocation in merged if allocation.node_uid == key.node_uid]
-
-
-def _chunks(ids: Sequence[UUID]) -> Iterable[Sequence[UUID]]:
-    return (ids[start : start + _IDS_PER_QUERY] for start in range(0, len(ids), _IDS_PER_QUERY))
 
 
 def _use(
@@ -215,19 +181,14 @@ def _use(
     return [(from_ms, to_ms) for from_ms, to_ms in alive], down_use
 
 
-def _held_slice(allocation: MergedAllocation, *, as_of_ms: int, grace_ms: int) -> HeldSlice:
-    when = held(allocation, as_of_ms=as_of_ms, grace_ms=grace_ms)
-    return HeldSlice(allocation, when, allocation.slice_key.allocation_id)
-
-
 def _hold(one: HeldSlice, down_use: tuple[Interval, ...]) -> Hold:
     allocation = one.allocation
     return Hold(
-        slice_key=allocation.slice_key,
-        from_ms=one.held.from_ms,
-        to_ms=one.held.to_ms,
-        grant=Grant(allocation.mem_mib, allocation.core_percent, mig_slices(allocation.mig)),
-        down_use=down_use,
+        allocation.slice_key,
+        one.held.from_ms,
+        one.held.to_ms,
+        Grant(allocation.mem_mib, allocation.core_percent, mig_slices(allocation.mig)),
+        down_use,
     )
 
 
