@@ -7,6 +7,7 @@ and processes are attributed by its own attribution.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from types import MappingProxyType
 
 from contract.ids import DeviceUuid
@@ -120,6 +121,8 @@ def look_at_mapping(
     if kept.objects("pods") is None or kept.objects("namespaces") is None:
         return Looked([note(MAPPING, "not known: pods and namespaces were not listed")])
     tallies, table = Tallies(), ProcessTable(settings.proc_root)
+    with closing(CacheReader(settings.container_roots, tallies)) as caches:
+        survey = caches.survey(looks=0, wait=lambda _: None)
     sources = Sources(
         at_ms=now_ms,
         sight=PodBook(settings.resources, settings.tenant_from, FlawTally()).look(
@@ -127,7 +130,7 @@ def look_at_mapping(
         ),
         registered={device.uuid: device for device in devices},
         readings={reading.uuid: reading for reading in readings},
-        survey=CacheReader(settings.container_roots, tallies).survey(looks=0, wait=lambda _: None),
+        survey=survey,
         had_readings=True,
     )
     found = Attributor(Residents(table, Liveness()), tallies).attribute(sources)

@@ -126,7 +126,9 @@ class Residents:
         if process is not None:
             return self._place(process)
         before = self._last_seen(host_pid)
-        return None if before is None else before.place
+        place = None if before is None else before.place
+        # Its pod may have gone with it.
+        return place if place is not None and place[0] in self._records else None
 
     def _last_seen(self, host_pid: int) -> _Seen | None:
         """Where a process was that has gone since the last tick."""

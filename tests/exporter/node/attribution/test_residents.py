@@ -297,3 +297,15 @@ def test_memory_on_another_card_than_the_held_one_is_unallocated(node: Node, pro
     assert _slice(found, X).used_bytes == 64 * MIB
     (other,) = next(device for device in found.devices if device.device_uuid == B).owners
     assert (other.key.is_slice, other.used_bytes) == (False, 8 * MIB)
+
+
+def test_a_process_that_goes_together_with_its_pod_is_nobodys_while_nvml_still_lists_it(
+    node: Node, proc: FakeProc
+) -> None:
+    proc.add(100, 7, cgroup=systemd_path(X, MAIN))
+    card = card_of(A, {100: 64 * MIB})
+    assert _owner(node.look([_pod("x", X)], card), X).pids == frozenset({100})
+    proc.remove(100)
+    found = node.look([], card, at_ms=2_000)
+    assert found.unattributed == frozenset({100})
+    assert [owner for device in found.devices for owner in device.owners] == []
