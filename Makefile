@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-once test test-postgresql test-slow test-timed test-all check format docs bench gpu-check lock clean
+.PHONY: help dashboards-types demo demo-once test test-postgresql test-slow test-timed test-all check format docs bench gpu-check lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -53,6 +53,9 @@ format: $(STAMP) ## format and mend what can be mended
 
 docs: $(STAMP) ## write the pages that are made from the code
 	@$(BIN)/python docs/write_pages.py
+
+dashboards-types: $(STAMP) ## check the dashboards against Grafana's own types (needs node and npm, fetches two packages)
+	@PYTHONPATH=. $(BIN)/python tests/dashboards/grafana_types.py
 
 bench: $(STAMP) ## measure what we claim about speed, as ratios
 	@for program in benchmarks/bench_*.py; do $(BIN)/python $$program || exit 1; done

@@ -52,6 +52,11 @@ def normalise(dashboard: Object) -> Object:
         _panel(cast("Object", panel), number) for number, panel in enumerate(_list(result, "panels"), 1)
     ]
     result["panels"] = cast("Json", panels)
+    annotations = cast("Object", result.get("annotations", {}))
+    annotations["list"] = cast(
+        "Json", [_annotation(cast("Object", each)) for each in _list(annotations, "list")]
+    )
+    result["annotations"] = annotations
     templating = cast("Object", result.get("templating", {}))
     templating["list"] = cast(
         "Json", [_variable(cast("Object", variable)) for variable in _list(templating, "list")]
@@ -108,10 +113,12 @@ def _thresholds(value: Json) -> Json:
     thresholds: Object = dict(value) if isinstance(value, dict) else {"mode": "absolute"}
     steps = thresholds.get("steps")
     if not isinstance(steps, list) or not steps:
-        # Grafana reads a base step without a value as "from minus infinity".
         steps = [{"color": "green"}]
+    # The base step's null is Grafana's own way to write minus infinity.
+    base: Object = {"value": None}
     thresholds["steps"] = [
-        {key: item for key, item in cast("Object", step).items() if key != "index"} for step in steps
+        {**base, **{key: item for key, item in cast("Object", step).items() if key != "index"}}
+        for step in steps
     ]
     return thresholds
 
@@ -121,6 +128,14 @@ def _target(target: Object, place: int) -> Json:
     result["datasource"] = _datasource(result.get("datasource"))
     result["refId"] = result.get("refId") or chr(ord("A") + place)
     result["range"] = not result.get("instant", False)
+    return result
+
+
+def _annotation(annotation: Object) -> Object:
+    """The query stands under `target`, as in a panel; Grafana moves an old one there at every load."""
+    result = dict(annotation)
+    if "expr" in result:
+        result["target"] = {"expr": result.pop("expr"), "refId": "Anno"}
     return result
 
 
@@ -134,5 +149,8 @@ def _variable(variable: Object) -> Object:
         return result
     result["datasource"] = _datasource(result.get("datasource"))
     everything: Json = {"selected": True, "text": "All", "value": "$__all"}
-    result["current"] = everything if result.get("includeAll") else {}
+    if result.get("includeAll"):
+        result["current"] = everything
+    else:
+        result.pop("current", None)
     return result
