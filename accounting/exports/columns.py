@@ -28,12 +28,14 @@ class Column:
         kind: What its values are.
         digits: Of a decimal: at most so many after the point; more are an error, never rounded.
         keeps_zeros: Of a decimal: shown with all digits that its currency has.
+        has_point: Of a decimal: written with a point, so that whoever guesses types takes it for none but one.
     """
 
     name: str
     kind: Kind = "text"
     digits: int = 0
     keeps_zeros: bool = False
+    has_point: bool = False
 
     def text(self, value: Value) -> str:
         """A value as text; a null is empty."""
@@ -41,7 +43,8 @@ class Column:
             return ""
         if self.kind == "decimal":
             assert isinstance(value, Decimal)
-            return f"{value:f}" if self.keeps_zeros else plain(value)
+            text = f"{value:f}" if self.keeps_zeros else plain(value)
+            return f"{text}.0" if self.has_point and "." not in text else text
         if self.kind == "instant":
             assert isinstance(value, int)
             return at_text(value)

@@ -104,7 +104,7 @@ def charge_columns(version: Version) -> list[Column]:
 def file_column(column: FocusColumn) -> Column:
     """A column of FOCUS as a file holds it."""
     if column.kind in _DIGITS:
-        return Column(column.name, "decimal", _DIGITS[column.kind])
+        return Column(column.name, "decimal", _DIGITS[column.kind], has_point=True)
     return Column(column.name, "instant" if column.kind == "instant" else "text")
 
 

@@ -77,9 +77,9 @@ def test_the_worked_example_of_a_shared_h200(h200: Ledger) -> None:
         for row in rows(exported(h200, "focus", account=account))
     }
     assert found == {
-        "acme/nlp": ("gpu-slice:nvidia-h200", "0.25", "4", "3.2", "1", "0.8", "0.8", "0.8"),
-        "acme/cv": ("gpu-slice:nvidia-h200", "0.25", "4", "4", "1", "1", "1", "1"),
-        "platform/idle": ("gpu-idle:nvidia-h200", "0.5", "4", "4", "2", "2", "2", "2"),
+        "acme/nlp": ("gpu-slice:nvidia-h200", "0.25", "4.0", "3.2", "1.0", "0.8", "0.8", "0.8"),
+        "acme/cv": ("gpu-slice:nvidia-h200", "0.25", "4.0", "4.0", "1.0", "1.0", "1.0", "1.0"),
+        "platform/idle": ("gpu-idle:nvidia-h200", "0.5", "4.0", "4.0", "2.0", "2.0", "2.0", "2.0"),
     }
 
 
@@ -118,7 +118,7 @@ def test_1_2_names_its_providers_as_it_was_and_prices_in_the_billing_currency(h2
         "ProviderName": "SM",
         "PublisherName": "SM",
         "PricingCurrency": "EUR",
-        "PricingCurrencyListUnitPrice": "4",
+        "PricingCurrencyListUnitPrice": "4.0",
         "PricingCurrencyContractedUnitPrice": "3.2",
         "PricingCurrencyEffectiveCost": "0.8",
         "CommitmentDiscountStatus": "",
@@ -146,7 +146,7 @@ def test_over_booking_shows_as_consumed_less_priced_quantity(
     assert [
         (charges[tenant]["ConsumedQuantity"], charges[tenant]["x_CardFactor"])
         for tenant in ("acme/a", "acme/b")
-    ] == [("1", "0.666667"), ("0.5", "0.666667")]
+    ] == [("1.0", "0.666667"), ("0.5", "0.666667")]
     assert total(list(charges.values())) == 3
 
 
@@ -192,9 +192,9 @@ def test_idle_capacity_that_is_handed_on_moves_and_changes_no_total(h200: Ledger
     ]
     # Half a card-hour idle at 4.00, in two equal parts.
     assert {row["SubAccountId"]: row["BilledCost"] for row in moved} == {
-        "acme/cv": "1",
-        "acme/nlp": "1",
-        "platform/idle": "-2",
+        "acme/cv": "1.0",
+        "acme/nlp": "1.0",
+        "platform/idle": "-2.0",
     }
     assert {row["ChargeCategory"] for row in moved} == {"Adjustment"}
     assert total(rows(exported(h200, "focus", account="platform"))) == 0
@@ -240,10 +240,10 @@ def test_energy_is_in_kwh_and_use_without_an_allocation_in_hours(
     }
     assert found == {
         # A quarter of the card by SM time at 4.00, and 0.1 kWh at 0.30.
-        ("acme/sneaky", "gpu-unallocated:tesla-t4"): ("0.25", "GPU-Hours", "1"),
+        ("acme/sneaky", "gpu-unallocated:tesla-t4"): ("0.25", "GPU-Hours", "1.0"),
         ("acme/sneaky", "gpu-energy"): ("0.1", "kWh", "0.03"),
         # What the idle board drew.
-        ("platform/idle", "gpu-idle:tesla-t4"): ("1", "GPU-Hours", "4"),
+        ("platform/idle", "gpu-idle:tesla-t4"): ("1.0", "GPU-Hours", "4.0"),
         ("platform/idle", "gpu-energy"): ("0.4", "kWh", "0.12"),
     }
 

@@ -99,7 +99,7 @@ def test_a_correction_from_one_price_to_another_has_a_cost_and_no_price(
     closed.correct("acme", now_ms=november, with_versions=True)
     (row,) = rows(exported(closed, "focus", month="2026-11"))
     # 1.5 card-hours at 2.00 more.
-    assert (row["BilledCost"], row["ListCost"]) == ("3", "3")
+    assert (row["BilledCost"], row["ListCost"]) == ("3.0", "3.0")
     assert (row["SkuId"], row["SkuPriceId"], row["ListUnitPrice"], row["PricingQuantity"]) == (
         "gpu-slice:tesla-t4", "", "", "",
     )  # fmt: skip
