@@ -321,6 +321,11 @@ FAMILIES: tuple[Family, ...] = (
     _accounting("forecast_cost", ("tenant", "currency"), "Forecast for the open period."),
     _accounting("coverage_ratio", ("cluster",), "Confirmed share of present device time."),
     _accounting("source_last_seen_timestamp_seconds", ("cluster", "node"), "Last batch of an exporter."),
+    _accounting(
+        "source_contested_timestamp_seconds",
+        ("cluster", "node"),
+        "When two exporters last reported for one node; absent if never.",
+    ),
     _family(
         "accounting",
         ("accounting",),

@@ -24,32 +24,43 @@ disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
 class _Sources(Collector):
-    """When each exporter was heard last.
+    """When each exporter was heard last, and when two were heard that report for one node.
 
     # HELP slicemeter_source_last_seen_timestamp_seconds Last batch of an exporter.
     # TYPE slicemeter_source_last_seen_timestamp_seconds gauge
+    # HELP slicemeter_source_contested_timestamp_seconds When two exporters last reported for one node.
+    # TYPE slicemeter_source_contested_timestamp_seconds gauge
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def describe(self) -> Iterator[Metric]:
-        yield self._family()
+        yield from self._families()
 
     def collect(self) -> Iterator[Metric]:
-        seen = self._family()
+        seen, contested = self._families()
         query = select(
-            ExporterSource.cluster, ExporterSource.node, func.max(ExporterSource.last_seen_ms)
+            ExporterSource.cluster,
+            ExporterSource.node,
+            func.max(ExporterSource.last_seen_ms),
+            func.max(ExporterSource.contested_ms),
         ).group_by(ExporterSource.cluster, ExporterSource.node)
         with self._database.reading() as session:
-            for cluster, node, at_ms in session.execute(query):
-                seen.add_metric([cluster, node], at_ms / MS_PER_SECOND)
+            for cluster, node, seen_ms, contested_ms in session.execute(query):
+                seen.add_metric([cluster, node], seen_ms / MS_PER_SECOND)
+                if contested_ms is not None:
+                    contested.add_metric([cluster, node], contested_ms / MS_PER_SECOND)
         yield seen
+        yield contested
 
     @staticmethod
-    def _family() -> GaugeMetricFamily:
-        known = BY_NAME["source_last_seen_timestamp_seconds"]
-        return GaugeMetricFamily(known.full_name, known.help, labels=known.labels)
+    def _families() -> tuple[GaugeMetricFamily, GaugeMetricFamily]:
+        seen, contested = (BY_NAME[f"source_{what}_timestamp_seconds"] for what in ("last_seen", "contested"))
+        return (
+            GaugeMetricFamily(seen.full_name, seen.help, labels=seen.labels),
+            GaugeMetricFamily(contested.full_name, contested.help, labels=contested.labels),
+        )
 
 
 class ServiceMetrics:

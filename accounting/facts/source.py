@@ -5,16 +5,21 @@ Source of the header: `contract.facts.HEADER_SOURCE`.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Literal
 
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from accounting.errors import InvalidError
 from accounting.store.models import ExporterSource
 from contract.facts import HEADER_SOURCE
+from contract.units import MS_PER_HOUR
 
 MAX_FIELD = 253
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,18 @@ def parse_source(header: str) -> Source:
     return Source("node", fields["epoch"], fields["version"], fields["node_uid"], fields["node"])
 
 
+def _heard_since(session: Session, row: ExporterSource) -> str | None:
+    """Another run of the same role and node that was heard after this one."""
+    query = select(ExporterSource.epoch).where(
+        ExporterSource.cluster == row.cluster,
+        ExporterSource.role == row.role,
+        ExporterSource.node_uid == row.node_uid,
+        ExporterSource.epoch != row.epoch,
+        ExporterSource.last_seen_ms > row.last_seen_ms,
+    )
+    return session.scalar(query.order_by(ExporterSource.last_seen_ms.desc()).limit(1))
+
+
 def note_source(
     session: Session,
     cluster: str,
@@ -62,7 +79,10 @@ def note_source(
     sent: int,
     stored: int,
 ) -> None:
-    """Register a request of an exporter's run: when, how its clock goes, how much it brought."""
+    """Register a request of an exporter's run: when, how its clock goes, how much it brought.
+
+    A run that is heard again after another one of its role and node was not restarted: two report there.
+    """
     row = session.get(ExporterSource, (cluster, source.epoch))
     if row is None:
         row = ExporterSource(
@@ -76,6 +96,18 @@ def note_source(
             facts_stored=0,
         )
         session.add(row)
+    elif (other := _heard_since(session, row)) is not None:
+        is_news = row.contested_ms is None or now_ms - row.contested_ms > MS_PER_HOUR
+        row.contested_ms = now_ms
+        place = f'node "{row.node}"' if row.node else "the cluster role"
+        if is_news:
+            _log.warning(
+                "cluster %s: two exporters report for %s (runs %s and %s), one of them counts; stop one",
+                cluster,
+                place,
+                row.epoch,
+                other,
+            )
     row.last_seen_ms = now_ms
     row.clock_offset_ms = clock_offset_ms
     row.facts_sent += sent

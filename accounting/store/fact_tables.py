@@ -250,6 +250,8 @@ class ExporterSource(Base):
     """The exporter's clock less ours."""
     facts_sent: Mapped[int]
     facts_stored: Mapped[int]
+    contested_ms: Mapped[OptionalMs]
+    """When it was heard again after another run on its node: only two that run at once do that."""
 
 
 class Quarantine(Base):

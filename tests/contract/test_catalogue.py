@@ -13,7 +13,12 @@ by_family = pytest.mark.parametrize("family", FAMILIES, ids=[family.name for fam
 SERVER_LABELS = {"job", "instance", "cluster", "__name__"}
 """What the Prometheus server or the monitors' relabelling adds."""
 
-CLUSTER_IS_DATA = {"coverage_ratio", "source_last_seen_timestamp_seconds", "tenant_mapping_info"}
+CLUSTER_IS_DATA = {
+    "coverage_ratio",
+    "source_contested_timestamp_seconds",
+    "source_last_seen_timestamp_seconds",
+    "tenant_mapping_info",
+}
 """Accounting speaks of many clusters, so there the cluster is what a series is about."""
 
 
