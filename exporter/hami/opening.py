@@ -47,9 +47,12 @@ class CacheFile:
 
     Whoever keeps it open must know that its path still leads to it, and `refresh` it before each read:
     a file's size can change.
+
+    Attributes:
+        identity: Which file it is, with its size when it was looked at last.
     """
 
-    __slots__ = ("_fd", "_pread", "_status", "path")
+    __slots__ = ("_fd", "_pread", "_status", "identity", "path")
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """Open `path`.
@@ -63,16 +66,12 @@ class CacheFile:
         except (OSError, ValueError) as error:
             raise _refusal(self.path, error) from error
         self._pread = partial(os.pread, self._fd)
-        self._status = os.fstat(self._fd)
+        self._status = status = os.fstat(self._fd)
+        self.identity = FileIdentity(status.st_dev, status.st_ino, status.st_size)
         if stat.S_IFMT(self._status.st_mode) != stat.S_IFREG:
             self.close()
             kind = _kind(self._status.st_mode)
             raise CacheOpenError("not_regular", f"{printable(self.path)}: {kind}, not a regular file")
-
-    @property
-    def identity(self) -> FileIdentity:
-        """Which file this is, with its size when it was looked at last."""
-        return FileIdentity(self._status.st_dev, self._status.st_ino, self._status.st_size)
 
     @property
     def modified_ns(self) -> int:
@@ -86,9 +85,11 @@ class CacheFile:
             CacheOpenError: The file system fails.
         """
         try:
-            self._status = os.fstat(self._fd)
+            self._status = status = os.fstat(self._fd)
         except OSError as error:
             raise _refusal(self.path, error) from error
+        if status.st_size != self.identity.size:
+            self.identity = FileIdentity(status.st_dev, status.st_ino, status.st_size)
 
     def read(
         self,

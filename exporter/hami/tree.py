@@ -32,19 +32,16 @@ class ContainerDirectory:
     """A container's directory and its cache files (any kind of entry with that suffix), by name.
 
     Attributes:
+        name: What it is called.
         version: Inode and change time under which it was listed; None = it must be listed again.
     """
 
+    name: str
     pod_uid: str
     container: str
     path: str
     caches: tuple[str, ...]
     version: tuple[int, int] | None = field(default=None, compare=False)
-
-    @property
-    def name(self) -> str:
-        """What it is called."""
-        return f"{self.pod_uid}_{self.container}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +107,9 @@ def _listed(
         return former
     is_settled = status.st_ctime_ns < time.time_ns() - SETTLED_NS
     caches = tuple(_caches(entry.path))
-    return ContainerDirectory(pod_uid, container, entry.path, caches, version if is_settled else None)
+    return ContainerDirectory(
+        entry.name, pod_uid, container, entry.path, caches, version if is_settled else None
+    )
 
 
 def _caches(directory: str) -> Iterator[str]:

@@ -32,6 +32,7 @@ from exporter.exposition.pages import Extras
 from exporter.exposition.server import MetricsServer
 from exporter.hami.annotations.tally import FlawTally
 from exporter.kube.client import ApiClient
+from exporter.node import heap
 from exporter.node.attribution.owners import Attributor
 from exporter.node.attribution.residents import Residents
 from exporter.node.clock import system_clock
@@ -176,6 +177,8 @@ class _Role:
             due_s = time.monotonic()
             while not self._stop.is_set():
                 self._sampler.tick(self._stop.wait)
+                if self._ticked_at_s is None:
+                    heap.settle()
                 self._ticked_at_s = time.monotonic()
                 # A tick that took too long is not made up for: the meter knows how long it was.
                 due_s = max(due_s + interval_s, self._ticked_at_s)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 
-class TallyCount(msgspec.Struct, frozen=True):
+class TallyCount(msgspec.Struct, frozen=True, array_like=True):
     """One counter about ourselves, by family and label values."""
 
     family: str

@@ -2,7 +2,7 @@
 
 Invariant: every number here only grows within one boot, whole units only (ppm·ms, bytes·ms, mJ, ms).
 Labels of a slice are kept beside its counters, so that an ended slice can still be shown and closed
-after a restart.
+after a restart. All of it is written every second, so it is packed without the names of its fields.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from contract.ids import DeviceUuid, PodUid
 from contract.units import MIB
 from exporter.node.metering.energy import Board, IdlePower
 
+_MIB_BITS = MIB.bit_length() - 1
 
-class ByteTime(msgspec.Struct):
+
+class ByteTime(msgspec.Struct, array_like=True, gc=False):
     """An exact integral of bytes over ms; in two numbers, since 64 bits last only days on a big card."""
 
     mib_ms: int = 0
@@ -30,11 +32,12 @@ class ByteTime(msgspec.Struct):
 
     def add(self, byte_ms: int) -> None:
         """Grow by bytes × ms."""
-        carry, self.rest_byte_ms = divmod(self.rest_byte_ms + byte_ms, MIB)
-        self.mib_ms += carry
+        rest = self.rest_byte_ms + byte_ms
+        self.mib_ms += rest >> _MIB_BITS
+        self.rest_byte_ms = rest & (MIB - 1)
 
 
-class Labels(msgspec.Struct, frozen=True):
+class Labels(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What a page writes beside a slice's numbers, and what names it in facts."""
 
     namespace: str
@@ -55,7 +58,7 @@ class OwnerKey(NamedTuple):
     """False: a known pod without an allocation on the device (unallocated use)."""
 
 
-class OwnerCounters(msgspec.Struct, kw_only=True):
+class OwnerCounters(msgspec.Struct, kw_only=True, array_like=True):
     """Counters of one (pod, container, device): a slice, or a pod that uses the device past HAMi.
 
     Attributes:
@@ -90,7 +93,7 @@ class OwnerCounters(msgspec.Struct, kw_only=True):
         return OwnerKey(self.pod_uid, self.container, self.device_uuid, self.is_slice)
 
 
-class DeviceCounters(msgspec.Struct, kw_only=True):
+class DeviceCounters(msgspec.Struct, kw_only=True, array_like=True):
     """Counters of one device, and the anchor of its energy counter."""
 
     device_uuid: DeviceUuid
@@ -105,7 +108,7 @@ class DeviceCounters(msgspec.Struct, kw_only=True):
     has_energy: bool = False
 
 
-class TenantCounters(msgspec.Struct, kw_only=True):
+class TenantCounters(msgspec.Struct, kw_only=True, array_like=True):
     """What a tenant's slices used on the node, ended slices included."""
 
     tenant: str

@@ -23,7 +23,7 @@ MIN_LEARNED_MS = 10_000
 _FORGET_MS = 3_600_000
 
 
-class IdlePower(msgspec.Struct):
+class IdlePower(msgspec.Struct, array_like=True):
     """Idle power of one card, learned while no process is on it; old time weighs less and less."""
 
     energy_mj: int = 0
@@ -50,7 +50,7 @@ class IdlePower(msgspec.Struct):
         return min(delta_mj, configured_mw * elapsed_ms // 1_000)
 
 
-class Board(msgspec.Struct):
+class Board(msgspec.Struct, array_like=True):
     """The board's own energy counter as it was read last.
 
     Attributes:

@@ -8,7 +8,7 @@ Source: `reference/ledger.md §5`.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 import msgspec
@@ -54,7 +54,7 @@ def shares(value: int, cut: list[Piece]) -> list[int]:
     return [edge - before for before, edge in zip([0, *edges], edges, strict=False)]
 
 
-class HourUse(msgspec.Struct, kw_only=True):
+class HourUse(msgspec.Struct, kw_only=True, array_like=True):
     """One slice's (or unallocated user's) hour."""
 
     pod_uid: PodUid
@@ -79,7 +79,7 @@ class HourUse(msgspec.Struct, kw_only=True):
     is_dirty: bool = True
 
 
-class HourDevice(msgspec.Struct, kw_only=True):
+class HourDevice(msgspec.Struct, kw_only=True, array_like=True):
     """One device's hour."""
 
     device_uuid: DeviceUuid
@@ -152,7 +152,7 @@ class HourBooks:
         return book
 
     def take_facts(
-        self, origin: Origin, now_ms: int, *, everything: bool, ended: Container[OwnerKey] = ()
+        self, origin: Origin, now_ms: int, *, everything: bool, ended: Collection[OwnerKey] = ()
     ) -> list[UsageFact]:
         """Facts of the books that changed and are due, each with its next revision.
 
@@ -162,7 +162,7 @@ class HourBooks:
         over_ms = hour_start_ms(now_ms - SETTLE_MS)
         facts: list[UsageFact] = []
         for use in self._uses.values():
-            if use.is_dirty and (everything or use.hour_ms < over_ms or _key(use) in ended):
+            if use.is_dirty and (everything or use.hour_ms < over_ms or (ended and _key(use) in ended)):
                 use.revision, use.is_dirty = use.revision + 1, False
                 facts.append(_use_fact(origin, use))
         for device in self._devices.values():
@@ -182,6 +182,7 @@ def _key(book: HourUse) -> OwnerKey:
 
 
 def _widen(book: HourUse | HourDevice, piece: Piece) -> None:
+    # Not `min` and `max`: every book is widened several times at every tick.
     book.from_ms = min(book.from_ms, piece.from_ms)
     book.to_ms = max(book.to_ms, piece.to_ms)
     book.is_dirty = True

@@ -9,24 +9,24 @@ Rules: `reference/metering.md §7, §8`.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import operator
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from contract.facts import UsageFact
 from contract.ids import DeviceUuid
-from contract.units import MIB
 from exporter.node.checks import power_bound_mw
 from exporter.node.clock import Instant, Interval, place
 from exporter.node.metering.counters import DeviceCounters, OwnerCounters, OwnerKey, TenantCounters
 from exporter.node.metering.energy import Shares, split
 from exporter.node.metering.hours import HourBooks, Origin, Piece, pieces, shares
 from exporter.node.metering.inputs import DeviceInput, OwnerInput
+from exporter.node.metering.seating import Seat, drop_ended, end_missing, seated, tenant_of
 from exporter.node.metering.settling import (
     PPM_PER_PERCENT,
     Close,
     Conserved,
-    by_cache,
-    by_process,
+    close_window,
     conserve,
     unmeasured,
 )
@@ -49,9 +49,16 @@ class Rate:
 
 @dataclass(slots=True)
 class _Live:
-    """What is known of a device only while the process runs."""
+    """What is known of a device only while the process runs.
+
+    Attributes:
+        seats: Its owners at the last tick.
+        has_news: Something of an owner is new since `pid_owners` were noted.
+    """
 
     timeline: Timeline = field(default_factory=Timeline)
+    seats: dict[OwnerKey, Seat] = field(default_factory=dict)
+    has_news: bool = True
     pid_owners: dict[int, OwnerKey] = field(default_factory=dict)
     rates: dict[OwnerKey, Rate] = field(default_factory=dict)
     energy_mj: int = 0
@@ -134,7 +141,9 @@ class Meter:
                 self._reset(device, interval, now)
             else:
                 self._device(device, interval, now)
-        self._end_missing({owner.key for device in devices for owner in device.owners}, now)
+        held = {owner.key for device in devices for owner in device.owners}
+        self._just_ended |= end_missing(self.owners, held, now.boot_ms)
+        drop_ended(self.owners, now.boot_ms - self._ended_keep_ms, self._ended_most)
         return interval
 
     def _place(self, now: Instant) -> Interval | None:
@@ -151,44 +160,29 @@ class Meter:
 
     def _register(self, device: DeviceInput, now: Instant) -> None:
         counters = self.devices.setdefault(device.device_uuid, DeviceCounters(device_uuid=device.device_uuid))
-        self._live.setdefault(device.device_uuid, _Live())
+        live = self._live.get(device.device_uuid)
+        if live is None:
+            live = self._live[device.device_uuid] = _Live()
         counters.is_measured = counters.is_measured or device.reading is not None
         can_measure_sm = device.reading is not None and device.reading.mode != "mig"
         counters.is_sm_measured = counters.is_sm_measured or can_measure_sm
-        for given in device.owners:
-            owner = self.owners.get(given.key)
-            if owner is None:
-                owner = self.owners[given.key] = OwnerCounters(
-                    pod_uid=given.key.pod_uid,
-                    container=given.key.container,
-                    device_uuid=given.key.device_uuid,
-                    is_slice=given.key.is_slice,
-                    labels=given.labels,
-                )
-            owner.labels, owner.ended_boot_ms = given.labels, None
-            owner.is_measured = owner.is_measured or given.has_source
-            owner.is_sm_measured = owner.is_sm_measured or (given.has_source and given.has_sm_source)
-            counters.is_measured = counters.is_measured or given.has_source
-            counters.is_sm_measured = counters.is_sm_measured or owner.is_sm_measured
-            if given.used_bytes is not None:
-                owner.memory_peak_bytes = max(owner.memory_peak_bytes, given.used_bytes)
-            _grow_allocated(owner, given, now.wall_ms)
-            if owner.is_slice:
-                self._tenant(owner)
-
-    def _tenant(self, owner: OwnerCounters) -> TenantCounters:
-        at = (owner.labels.tenant, owner.labels.model)
-        tenant = self.tenants.get(at)
-        if tenant is None:
-            tenant = self.tenants[at] = TenantCounters(tenant=at[0], model=at[1])
-        tenant.is_measured = tenant.is_measured or owner.is_measured
-        return tenant
+        seats = seated(device, live.seats, self.owners, self.tenants, now.wall_ms)
+        are_still = len(seats) == len(live.seats) and all(
+            map(operator.is_, seats.values(), live.seats.values())
+        )
+        live.seats = seats
+        if not are_still:
+            live.has_news = True
+            counters.is_measured = counters.is_measured or any(given.has_source for given in device.owners)
+            counters.is_sm_measured = counters.is_sm_measured or any(
+                seat.owner.is_sm_measured for seat in seats.values()
+            )
 
     def _reset(self, device: DeviceInput, interval: Interval | None, now: Instant) -> None:
         """Take this tick as a new anchor; what lies before it is unknown, its energy nobody's."""
         live, counters = self._live[device.device_uuid], self.devices[device.device_uuid]
         span_ms = live.timeline.restart(device.reading, now.wall_ms * 1_000)
-        live.pid_owners, live.had_no_process = _pid_owners(device.owners), False
+        live.pid_owners, live.has_news, live.had_no_process = _pid_owners(device.owners), False, False
         live.rates.clear()
         cut: list[Piece] = []
         if interval is not None:
@@ -204,18 +198,19 @@ class Meter:
             return
         live, counters = self._live[device.device_uuid], self.devices[device.device_uuid]
         cut = pieces(interval.from_ms, interval.to_ms)
-        for given in device.owners:
-            self._use_memory(given, cut, interval.elapsed_ms)
+        for seat in live.seats.values():
+            self._use_memory(seat.given, seat.owner, cut, interval.elapsed_ms)
         self._use_energy(device, live, interval, now, cut)
-        pid_owners = _pid_owners(device.owners)
-        recent = {pid: key for pid, key in live.pid_owners.items() if key in self.owners} | pid_owners
-        close = _close(device, live, recent, interval.elapsed_ms, now)
-        live.pid_owners = pid_owners
+        recent = live.pid_owners
+        if live.has_news:
+            live.has_news = False
+            live.pid_owners = _pid_owners(device.owners)
+            recent = {pid: key for pid, key in recent.items() if key in self.owners} | live.pid_owners
+        close = close_window(device, live.timeline, recent, interval.elapsed_ms, now)
         if close is not None:
             self._settle(device, counters, live, close, interval.to_ms)
 
-    def _use_memory(self, given: OwnerInput, cut: list[Piece], elapsed_ms: int) -> None:
-        owner = self.owners[given.key]
+    def _use_memory(self, given: OwnerInput, owner: OwnerCounters, cut: list[Piece], elapsed_ms: int) -> None:
         if given.used_bytes is None and not given.is_blocked:
             return
         used_bytes = given.used_bytes or 0
@@ -303,15 +298,16 @@ class Meter:
 
     def _add_sm(self, device: DeviceInput, close: Close, cut: list[Piece]) -> None:
         """Credit a window to its owners; those that just ended may still have a part in it."""
-        for key in {owner.key: None for owner in device.owners} | dict.fromkeys(close.used_ppm_ms):
-            owner = self.owners[key]
+        seats = self._live[device.device_uuid].seats
+        for key in [*seats, *(key for key in close.used_ppm_ms if key not in seats)]:
+            owner, tenant = self._owner_and_tenant(key, seats)
             reason = close.unknown.get(key)
             used_ppm_ms = close.used_ppm_ms.get(key, 0)
             owner.sm_ppm_ms += used_ppm_ms
             if reason is not None:
                 owner.unknown_ms[reason] += close.span_ms
-            if owner.is_slice:
-                self._tenant(owner).sm_ppm_ms += used_ppm_ms
+            if tenant is not None:
+                tenant.sm_ppm_ms += used_ppm_ms
             if not owner.is_measured:
                 continue
             for piece, part in zip(cut, shares(used_ppm_ms, cut), strict=True):
@@ -323,6 +319,15 @@ class Meter:
                     book.source = "nvml" if "nvml" in {book.source, close.rung} else close.rung
                 else:
                     book.unknown_ms += piece.to_ms - piece.from_ms
+
+    def _owner_and_tenant(
+        self, key: OwnerKey, seats: Mapping[OwnerKey, Seat]
+    ) -> tuple[OwnerCounters, TenantCounters | None]:
+        seat = seats.get(key)
+        if seat is not None:
+            return seat.owner, seat.tenant
+        owner = self.owners[key]
+        return owner, tenant_of(owner, self.tenants)
 
     def _settle_energy(
         self,
@@ -347,16 +352,17 @@ class Meter:
             ),
         )
         for key, part in zip(users, parts.active_mj, strict=True):
-            owner = self.owners[key]
+            owner, tenant = self._owner_and_tenant(key, live.seats)
             owner.energy_active_mj += part
-            if owner.is_slice:
-                self._tenant(owner).energy_mj += part
+            if tenant is not None:
+                tenant.energy_mj += part
             for piece, piece_part in zip(cut, shares(part, cut), strict=True) if part else ():
                 self.books.use(key, owner, piece).energy_active_mj += piece_part
         for given, part in zip(slices, parts.idle_mj, strict=True):
-            owner = self.owners[given.key]
+            owner, tenant = self._owner_and_tenant(given.key, live.seats)
             owner.energy_idle_mj += part
-            self._tenant(owner).energy_mj += part
+            if tenant is not None:
+                tenant.energy_mj += part
         counters.energy_mj += live.energy_mj
         counters.energy_unattributed_mj += parts.active_unattributed_mj + parts.idle_unattributed_mj
         self._book_energy(device.device_uuid, live, parts.active_unattributed_mj, cut)
@@ -373,53 +379,9 @@ class Meter:
             book.energy_idle_mj += idle[index]
             book.energy_unattributed_mj += unattributed[index]
 
-    # Ends
-
-    def _end_missing(self, held: set[OwnerKey], now: Instant) -> None:
-        for key, owner in self.owners.items():
-            if key not in held and owner.ended_boot_ms is None:
-                owner.ended_boot_ms = now.boot_ms
-                self._just_ended.add(key)
-        ended = [owner for owner in self.owners.values() if owner.ended_boot_ms is not None]
-        if not ended:
-            return
-        kept = [owner for owner in ended if now.boot_ms - (owner.ended_boot_ms or 0) < self._ended_keep_ms]
-        kept.sort(key=lambda owner: (owner.sm_ppm_ms, owner.memory_used.byte_ms, owner.key), reverse=True)
-        keep = {owner.key for owner in kept[: self._ended_most]}
-        for owner in ended:
-            if owner.key not in keep:
-                del self.owners[owner.key]
-
-
-def _grow_allocated(owner: OwnerCounters, given: OwnerInput, now_ms: int) -> None:
-    """Bring the allocated integral up to now; it follows from the binding, not from sampling."""
-    if given.held_from_ms is None:
-        return
-    since_ms = given.held_from_ms if owner.allocated_until_ms is None else owner.allocated_until_ms
-    until_ms = now_ms if given.held_until_ms is None else min(now_ms, given.held_until_ms)
-    if until_ms > since_ms:
-        owner.memory_allocated.add(given.allocated_mib * MIB * (until_ms - since_ms))
-    owner.allocated_until_ms = max(since_ms, until_ms)
-
 
 def _pid_owners(owners: Sequence[OwnerInput]) -> dict[int, OwnerKey]:
     return {pid: owner.key for owner in owners for pid in owner.pids}
-
-
-def _close(
-    device: DeviceInput, live: _Live, recent: dict[int, OwnerKey], elapsed_ms: int, now: Instant
-) -> Close | None:
-    """Close a window on the best rung there is; None while the driver has not sampled again."""
-    reading = device.reading
-    if reading is None or (reading.utilization is None and reading.busy is None):
-        left_open_ms = live.timeline.restart(reading, now.wall_ms * 1_000)
-        return by_cache(device, left_open_ms + elapsed_ms, None)
-    window = live.timeline.advance(reading, elapsed_ms, now.wall_ms * 1_000)
-    if window is None:
-        return None
-    if reading.utilization is None:
-        return by_cache(device, window.span_ms, window.busy_ppm_ms)
-    return by_process(device, recent, window)
 
 
 def _rates(device: DeviceInput, close: Close) -> dict[OwnerKey, Rate]:

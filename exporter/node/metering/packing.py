@@ -21,7 +21,7 @@ from exporter.node.metering.meter import Meter
 from exporter.node.sources.hardware import CardHistory
 from exporter.node.tallies import TallyCount
 
-VERSION: Final = 1
+VERSION: Final = 2
 
 
 class NodeState(msgspec.Struct, kw_only=True):

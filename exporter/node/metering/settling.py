@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 
 from contract.apportion import apportion
 from contract.units import PPM
+from exporter.node.clock import Instant
 from exporter.node.metering.counters import OwnerKey
 from exporter.node.metering.inputs import DeviceInput
-from exporter.node.metering.timeline import Window
+from exporter.node.metering.timeline import Timeline, Window
 
 PPM_PER_PERCENT = PPM // 100
 
@@ -140,3 +141,19 @@ def by_cache(device: DeviceInput, span_ms: int, busy_ppm_ms: int | None) -> Clos
 def unmeasured(device: DeviceInput, span_ms: int, reason: str) -> Close:
     """A stretch of time of which nothing is known."""
     return Close(span_ms, "none", unknown={owner.key: reason for owner in device.owners})
+
+
+def close_window(
+    device: DeviceInput, timeline: Timeline, recent: Mapping[int, OwnerKey], elapsed_ms: int, now: Instant
+) -> Close | None:
+    """Close a window on the best rung there is; None while the driver has not sampled again."""
+    reading = device.reading
+    if reading is None or (reading.utilization is None and reading.busy is None):
+        left_open_ms = timeline.restart(reading, now.wall_ms * 1_000)
+        return by_cache(device, left_open_ms + elapsed_ms, None)
+    window = timeline.advance(reading, elapsed_ms, now.wall_ms * 1_000)
+    if window is None:
+        return None
+    if reading.utilization is None:
+        return by_cache(device, window.span_ms, window.busy_ppm_ms)
+    return by_process(device, recent, window)

@@ -120,19 +120,27 @@ class Timeline:
         return Window(span_ms, busy_ppm_ms=None if reading.busy is None else 0)
 
     def _processes(self, reading: DeviceReading) -> tuple[dict[int, int], dict[int, int], int]:
+        """SM time and newest share by host pid, and the widest record."""
+        records = reading.utilization or ()
         by_pid: dict[int, dict[int, int]] = {}
-        for record in reading.utilization or ():
-            by_pid.setdefault(record.pid, {})[record.stamp_us] = record.sm_percent
-        used, percents, widest, seen = {}, {}, 0, {}
-        for pid, records in by_pid.items():
-            since = self._process_us.get(pid)
-            if since is None:
-                since = self._newcomer_us
-            ppm_ms, width = _integrate(records, since, self.pending_ms * 1_000 + self._carry_us)
+        if len({record.pid for record in records}) < len(records):
+            for record in records:
+                by_pid.setdefault(record.pid, {})[record.stamp_us] = record.sm_percent
+        used: dict[int, int] = {}
+        percents: dict[int, int] = {}
+        seen: dict[int, int] = {}
+        budget_us, widest = self.pending_ms * 1_000 + self._carry_us, 0
+        for record in () if by_pid else records:  # nearly always one of each process
+            width = min(record.stamp_us - self._process_us.get(record.pid, self._newcomer_us), budget_us)
+            if width > 0:
+                used[record.pid] = record.sm_percent * PPM_MS_PER_PERCENT_US * width
+                percents[record.pid], seen[record.pid] = record.sm_percent, record.stamp_us
+                widest = max(widest, width)
+        for pid, stamped in by_pid.items():
+            ppm_ms, width = _integrate(stamped, self._process_us.get(pid, self._newcomer_us), budget_us)
             if width:
                 used[pid] = ppm_ms
-                percents[pid] = records[max(records)]
-                seen[pid] = max(records)
+                percents[pid], seen[pid] = stamped[max(stamped)], max(stamped)
                 widest = max(widest, width)
         self._process_us = seen or self._process_us
         return used, percents, widest

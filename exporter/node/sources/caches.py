@@ -82,7 +82,11 @@ class _File:
     def handed_out(self, path: str, sm_percent: Mapping[At, int]) -> CacheReading:
         """The reading; the very same one if nothing changed."""
         before = self.reading
-        if before is None or before.region is not self.region or before.sm_percent != sm_percent:
+        if (
+            before is None
+            or before.region is not self.region
+            or (before.sm_percent is not sm_percent and before.sm_percent != sm_percent)
+        ):
             before = self.reading = CacheReading(path, self.region, sm_percent)
         return before
 

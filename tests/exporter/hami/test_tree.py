@@ -33,7 +33,7 @@ def test_all_cache_files_of_a_directory_are_listed_and_nothing_else(tmp_path: pa
         (directory / name).touch()
     scan = scan_containers(tmp_path)
     caches = (str(directory / "a.cache"), str(directory / "b.cache"))
-    assert scan.directories == (ContainerDirectory(UID, "main", str(directory), caches),)
+    assert scan.directories == (ContainerDirectory(f"{UID}_main", UID, "main", str(directory), caches),)
     assert scan.ignored == 0
 
 

@@ -343,7 +343,7 @@ def test_a_restart_goes_on_counting_closes_the_old_epoch_and_begins_a_new_one_at
 def test_a_row_of_another_version_or_damaged_bytes_are_refused_as_a_whole() -> None:
     row = pack(_meter(), Witness(ClusterCode("c1"), "node", 1), had_readings=False)
     assert unpack(row) is not None
-    assert unpack(row.replace(b"\xa7version\x01", b"\xa7version\x02")) is None
+    assert unpack(row.replace(b"\xa7version\x02", b"\xa7version\x03")) is None
     assert unpack(row[:-3]) is None
     assert unpack(b"nonsense") is None
 
