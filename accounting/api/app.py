@@ -22,10 +22,12 @@ from accounting.api import (
     reporters,
     reports,
     statements,
+    tenants,
 )
 from accounting.api.dependencies import Clock, Service
 from accounting.api.limits import RequestLimits
 from accounting.api.metrics import ServiceMetrics
+from accounting.api.money import Money
 from accounting.settings import Settings
 from accounting.store.database import Database
 from contract.version import VERSION
@@ -42,17 +44,21 @@ ROUTERS: Sequence[APIRouter] = (
     exports.router,
     closing.router,
     pricing.router,
+    tenants.router,
 )
 """Every router of the API."""
 
 
-def create_app(settings: Settings, *, database: Database, clock: Clock) -> FastAPI:
+def create_app(
+    settings: Settings, *, database: Database, clock: Clock, money: Money | None = None
+) -> FastAPI:
     """Make the application.
 
     Args:
         settings: What the operator set.
         database: One of the schema of this program; the caller closes it.
         clock: Now, in Unix milliseconds.
+        money: Where whoever rates publishes figures for `/metrics`.
     """
     app = FastAPI(
         title="Slicemeter accounting",
@@ -61,7 +67,7 @@ def create_app(settings: Settings, *, database: Database, clock: Clock) -> FastA
         docs_url=None,
         redoc_url=None,
     )
-    app.state.service = Service(database, settings, clock, ServiceMetrics(database))
+    app.state.service = Service(database, settings, clock, ServiceMetrics(database, money or Money()))
     problems.install(app)
     app.add_middleware(RequestLimits)
     for router in ROUTERS:

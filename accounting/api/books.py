@@ -1,4 +1,4 @@
-"""`GET /api/v1/tenants`, `prices`, `policies`, `periods`, `verify/{period}`: what the books rest on."""
+"""`GET /api/v1/prices`, `policies`, `periods`, `verify/{period}`: what the books rest on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from accounting.reports.books import (
     periods_document,
     policies_document,
     prices_document,
-    tenants_document,
     verified_document,
 )
 from accounting.reports.seals import audit_document, preflight_document
@@ -24,13 +23,6 @@ from accounting.reports.seals import audit_document, preflight_document
 MAX_SEQ = 2**63 - 1
 
 router = APIRouter(prefix="/api/v1", tags=["books"])
-
-
-@router.get("/tenants")
-def tenants(service: InService, viewer: Reader) -> Response:
-    """The tenants that the asker may see."""
-    with service.database.reading() as session:
-        return answer(tenants_document(session, viewer))
 
 
 @router.get("/prices")

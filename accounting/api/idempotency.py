@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated
 
-from fastapi import Depends, Header, Request, Response
+from fastapi import Depends, Header, Query, Request, Response
 from sqlalchemy import delete
 from sqlalchemy.orm import Session
 
@@ -38,6 +38,8 @@ class Once:
     key: str
     request_sha256: str
     now_ms: int
+    is_dry: bool = False
+    """It asks what it would change, and changes nothing."""
 
     def obey(
         self, database: Database, change: Callable[[Session], Document], *, status: int = 200
@@ -104,24 +106,36 @@ def _again(kept: KeptAnswer) -> Response:
     return Response(kept.answer.encode(), kept.status, headers, media_type="application/json")
 
 
-async def _once(
-    request: Request,
-    service: InService,
-    viewer: Operator,
-    key: Annotated[
-        str,
-        Header(
-            alias=HEADER_KEY,
-            min_length=1,
-            max_length=253,
-            pattern=r"^[!-~]+$",
-            description="made up by you for this one request; a retry with it gets the same answer",
-        ),
-    ],
-) -> Once:
+_KEY = Header(
+    alias=HEADER_KEY,
+    min_length=1,
+    max_length=253,
+    pattern=r"^[!-~]+$",
+    description="made up by you for this one request; a retry with it gets the same answer",
+)
+
+
+async def _once(request: Request, service: InService, viewer: Operator, key: Annotated[str, _KEY]) -> Once:
     digest = hashlib.sha256(f"{request.method} {request.scope['path']}\n".encode(errors="surrogatepass"))
     digest.update(await request.body())
     return Once(viewer, key, digest.hexdigest(), service.clock())
 
 
+async def _dry_or_once(
+    *,
+    request: Request,
+    service: InService,
+    viewer: Operator,
+    key: Annotated[str | None, _KEY] = None,
+    dry_run: Annotated[bool, Query(description="only say what it would change; needs no key")] = False,
+) -> Once:
+    if dry_run:
+        return Once(viewer, "", "", service.clock(), is_dry=True)
+    if key is None:
+        raise Problem(422, f"header.{HEADER_KEY}: Field required")
+    return await _once(request, service, viewer, key)
+
+
 ObeyedOnce = Annotated[Once, Depends(_once)]
+
+DryOrOnce = Annotated[Once, Depends(_dry_or_once)]

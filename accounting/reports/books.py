@@ -1,4 +1,4 @@
-"""Tenants, prices, periods and what verify found, as JSON documents."""
+"""Prices, periods and what verify found, as JSON documents."""
 
 from __future__ import annotations
 
@@ -22,25 +22,6 @@ from accounting.store.models import (
     TenantDiscount,
 )
 from accounting.tenants.tree import list_tenants
-
-
-def tenants_document(session: Session, viewer: Viewer) -> Document:
-    """The tenants that a viewer may see."""
-    tenants = list_tenants(session, viewer)
-    return {
-        "rows": [
-            {
-                "path": tenant.path,
-                "code": tenant.code,
-                "kind": tenant.kind,
-                "account": tenant.account,
-                "unmapped": tenant.is_unmapped,
-                "first_seen_at": at_text(tenant.created_at_ms),
-            }
-            for tenant in tenants
-        ],
-        "totals": {"tenants": len(tenants)},
-    }
 
 
 def price_document(version: PriceVersion) -> Document:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import re
+from datetime import date
 
 from accounting.errors import InvalidError
 from accounting.ledger.calendar import (
     CalendarError,
     Month,
+    midnight_ms,
     month_bounds_ms,
     month_of,
     parse_instant,
@@ -28,6 +30,20 @@ def instant_of(text: str) -> int:
         return parse_instant(f"{text}T00:00:00Z" if _DAY.fullmatch(text) else text)
     except CalendarError as error:
         raise InvalidError(f"{error}, or as a day in UTC, like 2026-10-01") from None
+
+
+def local_instant_of(text: str, time_zone: str) -> int:
+    """Read a day (its midnight in a zone) or an instant with its offset.
+
+    Raises:
+        InvalidError: It is neither.
+    """
+    if not _DAY.fullmatch(text):
+        return instant_of(text)
+    try:
+        return midnight_ms(date.fromisoformat(text), time_zone)
+    except (ValueError, OverflowError):
+        raise InvalidError(f'"{text}" is no day; write it like 2026-10-01') from None
 
 
 def month_from(text: str) -> Month:
