@@ -16,19 +16,15 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from accounting.access.audit import record
+from accounting.access.refusal import TokenRefusedError
 from accounting.access.viewer import COMMAND_LINE, ROLES, Role, Viewer
 from accounting.errors import ConflictError, InvalidError, NotFoundError
 from accounting.store.models import ApiToken, Cluster
-from accounting.store.walls import NOBODY, Scope
 
 MAX_LIFE_MS = 3_650 * 86_400_000
 
 _MAX_TEXT = 253
 _TOKEN = re.compile(r"smt_([0-9a-f]{12})_([0-9a-f]{64})")
-
-
-class TokenRefusedError(InvalidError):
-    """No token, or one that is unknown, expired or revoked: the asker is not told which."""
 
 
 def new_token() -> str:
@@ -140,10 +136,10 @@ def ensure_admin(session: Session, token: str, *, now_ms: int) -> bool:
     return True
 
 
-def sign_in_scope(token: str) -> Scope:
-    """What must be seen to find out who bears a token: its own row."""
+def prefix_of(token: str) -> str | None:
+    """The part of a token that is no secret; None: it is no token of ours."""
     match = _TOKEN.fullmatch(token)
-    return NOBODY if match is None else Scope("sign-in", match[1])
+    return None if match is None else match[1]
 
 
 def authenticate(session: Session, token: str, *, now_ms: int) -> Viewer:
@@ -152,15 +148,14 @@ def authenticate(session: Session, token: str, *, now_ms: int) -> Viewer:
     Raises:
         TokenRefusedError: Nobody.
     """
-    refused = TokenRefusedError("the token is missing, unknown, expired or revoked")
-    match = _TOKEN.fullmatch(token)
-    if match is None:
-        raise refused
-    row = session.scalar(select(ApiToken).where(ApiToken.prefix == match[1]))
+    prefix = prefix_of(token)
+    if prefix is None:
+        raise TokenRefusedError
+    row = session.scalar(select(ApiToken).where(ApiToken.prefix == prefix))
     if row is None or not hmac.compare_digest(row.sha256, _sha256(token)):
-        raise refused
+        raise TokenRefusedError
     if row.revoked_at_ms is not None or (row.expires_at_ms is not None and row.expires_at_ms <= now_ms):
-        raise refused
+        raise TokenRefusedError
     role = next(known for known in ROLES if known == row.role)
     return Viewer(f"token:{row.prefix}", role, row.cluster, row.node_uid, row.tenant_path)
 

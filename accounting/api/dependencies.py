@@ -13,7 +13,8 @@ from typing import Annotated, TypeAlias
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from accounting.access.tokens import TokenRefusedError, authenticate, sign_in_scope
+from accounting.access.refusal import TokenRefusedError
+from accounting.access.sign_in import sign_in, sign_in_scope
 from accounting.access.viewer import READERS, Role, Viewer
 from accounting.api.metrics import ServiceMetrics
 from accounting.api.problems import Problem
@@ -52,7 +53,7 @@ def _viewer(
     token = "" if credentials is None else credentials.credentials
     try:
         with service.database.seen_as(sign_in_scope(token)).reading() as session:
-            return authenticate(session, token, now_ms=service.clock())
+            return sign_in(session, token, now_ms=service.clock())
     except TokenRefusedError as error:
         raise Problem(401, str(error), headers={"WWW-Authenticate": "Bearer"}) from None
 

@@ -34,6 +34,29 @@ class ApiToken(Base):
     revoked_at_ms: Mapped[OptionalMs]
 
 
+class ClusterTrust(Base):
+    """By which keys and names exporters of a cluster sign in with their projected ServiceAccount tokens."""
+
+    __tablename__ = "cluster_trust"
+    __table_args__ = (
+        CheckConstraint("node_exporter <> cluster_exporter", name="two_accounts"),
+        Index(None, "issuer"),
+    )
+
+    cluster: Mapped[str] = mapped_column(String(63), ForeignKey("cluster.code"), primary_key=True)
+    issuer: Mapped[str] = mapped_column(String(500))
+    """The `iss` of its tokens; clusters may share it."""
+    audience: Mapped[str] = mapped_column(String(500))
+    jwks: Mapped[str] = mapped_column(Text)
+    """Its public keys, as its API server publishes them."""
+    node_exporter: Mapped[str] = mapped_column(String(320))
+    """`namespace/name` of the ServiceAccount whose tokens speak for their own node."""
+    cluster_exporter: Mapped[str] = mapped_column(String(320))
+    """`namespace/name` of the one whose tokens speak for the whole cluster."""
+    trusted_at_ms: Mapped[Ms]
+    trusted_by: Mapped[Name]
+
+
 class AuditLog(Base):
     """Who changed what; a trigger refuses updates and deletes."""
 

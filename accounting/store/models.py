@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from accounting.store.access_tables import ApiToken, AuditLog, KeptAnswer
+from accounting.store.access_tables import ApiToken, AuditLog, ClusterTrust, KeptAnswer
 from accounting.store.base import Base
 from accounting.store.book_tables import (
     BillingAccount,
@@ -41,6 +41,7 @@ __all__ = [
     "BillingAccount",
     "BillingPeriod",
     "Cluster",
+    "ClusterTrust",
     "Correction",
     "DeviceEnergy",
     "DeviceFact",

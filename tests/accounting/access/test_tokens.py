@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
+from accounting.access.refusal import TokenRefusedError
 from accounting.access.tokens import (
-    TokenRefusedError,
     authenticate,
     create_token,
     ensure_admin,
