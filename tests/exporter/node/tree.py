@@ -113,6 +113,7 @@ class Node:
         self.root = folder
         self.tallies = Tallies()
         self.flaws = FlawTally()
+        self.sources: Sources | None = None
         self.caches = CacheReader([folder], self.tallies)
         self.book = PodBook(ResourceNames(), parse_tenant_rules(DEFAULT_TENANT_FROM), self.flaws)
         self.attributor = Attributor(Residents(ProcessTable(proc_root), Liveness()), self.tallies)
@@ -136,13 +137,12 @@ class Node:
         view = View(
             MappingProxyType({pod.metadata.uid: pod for pod in pods}), listed=True, confirmed_at_ms=1_000
         )
-        return self.attributor.attribute(
-            Sources(
-                at_ms=at_ms,
-                sight=self.book.look(view, [], NAMESPACES, at_ms),
-                registered=self.registered,
-                readings={card.uuid: card for card in cards},
-                survey=self.caches.survey(looks=looks, wait=lambda _seconds: None),
-                had_readings=bool(cards),
-            )
+        self.sources = Sources(
+            at_ms=at_ms,
+            sight=self.book.look(view, [], NAMESPACES, at_ms),
+            registered=self.registered,
+            readings={card.uuid: card for card in cards},
+            survey=self.caches.survey(looks=looks, wait=lambda _seconds: None),
+            had_readings=bool(cards),
         )
+        return self.attributor.attribute(self.sources)
