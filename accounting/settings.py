@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from accounting.errors import InvalidError
 
@@ -18,6 +19,8 @@ class Settings:
         grace_ms: How long a slice is held after its latest confirmation when nobody saw it end; at least
             three times the exporters' push interval.
         rate_interval_seconds: How often the open periods are rated.
+        metrics_token_file: A file with a token that opens `/metrics`, read again when it is replaced.
+        are_metrics_open: Whether anybody who reaches the service may read `/metrics`, costs included.
 
     Raises:
         InvalidError: A value out of its range.
@@ -25,6 +28,8 @@ class Settings:
 
     grace_ms: int = 900_000
     rate_interval_seconds: float = 60.0
+    metrics_token_file: Path | None = None
+    are_metrics_open: bool = False
 
     def __post_init__(self) -> None:
         if not 0 < self.grace_ms <= MAX_GRACE_MS:

@@ -14,6 +14,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 from sqlalchemy import func, select
 
+from accounting.api.money import Money
 from accounting.store.database import Database
 from accounting.store.models import ExporterSource
 from contract.catalogue import BY_NAME
@@ -66,7 +67,7 @@ class _Sources(Collector):
 class ServiceMetrics:
     """The registry of one application."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, money: Money) -> None:
         self.registry = CollectorRegistry()
         family = BY_NAME["facts_total"]
         self._facts = Counter(
@@ -75,6 +76,7 @@ class ServiceMetrics:
         for result in family.closed:
             self._facts.labels(result)
         self.registry.register(_Sources(database))
+        self.registry.register(money)
 
     def count_facts(self, *, stored: int, duplicate: int, rejected: int) -> None:
         """Count one batch."""

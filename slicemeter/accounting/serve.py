@@ -8,8 +8,10 @@ from pathlib import Path
 
 from accounting.access.tokens import ensure_admin
 from accounting.api.app import create_app
+from accounting.api.money import Money
 from accounting.api.serving import Rater, address_of, listen, run
 from accounting.errors import InvalidError
+from accounting.figures.book import FigureBook
 from accounting.periods.rate import rate
 from accounting.settings import Settings
 from accounting.store.database import Database
@@ -54,16 +56,34 @@ def main(argv: Sequence[str]) -> int:
         type=Path,
         help="a file with the token of the first administrator, made known at the start",
     )
+    made.add_argument(
+        "--metrics-token-file",
+        metavar="FILE",
+        type=Path,
+        help="a file with a token that opens /metrics, read again when replaced; an operator's token does too",
+    )
+    made.add_argument(
+        "--open-metrics",
+        action="store_true",
+        help="let anybody who reaches the service read /metrics, and so what every tenant pays",
+    )
     arguments = made.parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger("alembic").setLevel(logging.WARNING)
     settings = Settings(
-        grace_ms=round(arguments.grace_seconds * 1000), rate_interval_seconds=arguments.rate_interval
+        grace_ms=round(arguments.grace_seconds * 1000),
+        rate_interval_seconds=arguments.rate_interval,
+        metrics_token_file=arguments.metrics_token_file,
+        are_metrics_open=arguments.open_metrics,
     )
     database = Database(arguments.database)
 
+    book, money = FigureBook(), Money()
+
     def rate_now() -> None:
         rate(database, as_of_ms=now_ms(), grace_ms=settings.grace_ms)
+        with database.reading() as session:
+            money.publish(book.read(session, now_ms=now_ms()))
 
     try:
         if current_revision(database) is None:
@@ -79,7 +99,7 @@ def main(argv: Sequence[str]) -> int:
         if arguments.admin_token_file is not None:
             _make_admin(database, arguments.admin_token_file)
         with listen(arguments.listen) as listening:
-            app = create_app(settings, database=database, clock=now_ms)
+            app = create_app(settings, database=database, clock=now_ms, money=money)
             print(f"listening on {address_of(listening)}", flush=True)
             run(app, listening, Rater(rate_now, interval_seconds=settings.rate_interval_seconds))
     finally:

@@ -16,7 +16,9 @@ import uvicorn
 from accounting.access.tokens import create_token
 from accounting.access.viewer import COMMAND_LINE
 from accounting.api.app import create_app
+from accounting.api.money import Money
 from accounting.api.serving import address_of, listen
+from accounting.figures.book import FigureBook
 from accounting.periods.rate import rate
 from accounting.settings import Settings
 from accounting.store.database import Database
@@ -37,6 +39,12 @@ class Accounting:
     now_ms: int = NOW_MS
     address: str = ""
     tokens: dict[str, str] = field(default_factory=dict)
+    money: Money = field(default_factory=Money)
+
+    def publish(self) -> None:
+        """What the service does after each rating: figures for `/metrics`."""
+        with self.database.reading() as session:
+            self.money.publish(FigureBook().read(session, now_ms=self.now_ms))
 
     def take(self, batches: list[Batch]) -> Answer:
         return post(self.address, batches, self.tokens, sent_at_ms=self.now_ms)
@@ -68,7 +76,7 @@ def serve(path: Path) -> Iterator[Accounting]:
     upgrade(database)
     made = Accounting(database)
     made.tokens = open_books(database, now_ms=NOW_MS)
-    app = create_app(made.settings, database=database, clock=lambda: made.now_ms)
+    app = create_app(made.settings, database=database, clock=lambda: made.now_ms, money=made.money)
     listening = listen("127.0.0.1:0")
     made.address = address_of(listening)
     server = uvicorn.Server(uvicorn.Config(app, lifespan="off", log_config=None, access_log=False))
