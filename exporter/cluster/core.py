@@ -96,6 +96,7 @@ class ClusterCore:
     def __init__(self, options: Options, state: ClusterState | None = None) -> None:
         stored = state or ClusterState()
         self._options = options
+        self.since_ms = stored.since_ms
         self.flaws = FlawTally(stored.annotation_errors, is_silent=state is not None)
         self._events = EventBook(stored.said)
         self._locks = NodeLocks(options.lock_timeout_ms, stored.locks)
@@ -115,6 +116,8 @@ class ClusterCore:
 
     def tick(self, seen: Seen, now_ms: int) -> Outcome:
         """Take in what happened; call it only when pods, nodes and namespaces were listed."""
+        if self.since_ms is None:
+            self.since_ms = now_ms
         self._events.read(change.object for change in seen.event_changes if change.kind != "vanished")
         self._follow_locks(seen)
         nodes = self._nodes.look(seen.nodes)
@@ -152,6 +155,7 @@ class ClusterCore:
             waiting_counts=counts,
             annotation_errors=self.flaws.dump(),
             witness=self._witness.dump(),
+            since_ms=self.since_ms,
         )
 
     def _compare(self, pods: PodSight, nodes: NodeSight) -> bool:
@@ -268,6 +272,7 @@ class ClusterCore:
             is_owner_stuck=lock is not None and _is_stuck(self._pods.by_name(*owner), state.node, now_ms),
             is_unreadable=lock is not None and not lock.is_readable,
             outcomes=dict(state.outcomes),
+            since_ms=state.since_ms,
         )
 
 

@@ -67,12 +67,18 @@ class Ending(msgspec.Struct, frozen=True):
 
 
 class LockState(msgspec.Struct):
-    """What is remembered of a node; `text` is the annotation as last seen, None for none."""
+    """What is remembered of a node.
+
+    Attributes:
+        text: The annotation as last seen, None for none.
+        since_ms: When it was first seen, so that its outcomes were 0, Unix time.
+    """
 
     node: str
     text: str | None
     outcomes: dict[str, int]
     endings: list[Ending] = []
+    since_ms: int | None = None
 
 
 def judge(lock: NodeLock, ending: Ending, owner: Owner | None, timeout_ms: int) -> Outcome:
@@ -125,7 +131,9 @@ class NodeLocks:
         known = self._states.get(node.metadata.uid)
         if known is None:
             outcomes = dict.fromkeys(LOCK_OUTCOMES, 0)
-            self._states[node.metadata.uid] = LockState(node.metadata.name, text, outcomes)
+            self._states[node.metadata.uid] = LockState(
+                node.metadata.name, text, outcomes, since_ms=seen_at_ms
+            )
             return
         if text == known.text:
             return

@@ -20,11 +20,11 @@ def make_page(snapshot: Snapshot, series_budget: int = DEFAULT_SERIES_BUDGET) ->
     page = PageBuilder(series_budget)
     _self(page, snapshot)
     if snapshot.findings is not None:
-        _findings(page, snapshot.findings)
+        _findings(page, snapshot.findings, _seconds(snapshot.since_ms))
     return page.build(snapshot.at_ms / MS_PER_SECOND)
 
 
-def _findings(page: PageBuilder, findings: Findings) -> None:
+def _findings(page: PageBuilder, findings: Findings, since_s: float | None) -> None:
     for lock in findings.locks:
         with page.group():
             _lock(page, lock)
@@ -40,7 +40,7 @@ def _findings(page: PageBuilder, findings: Findings) -> None:
     for key, milliseconds in findings.waiting_ms.items():
         labels = (key.namespace, key.tenant, key.reason)
         with page.group():
-            page.add("pending_seconds_total", labels, milliseconds / MS_PER_SECOND)
+            page.add("pending_seconds_total", labels, milliseconds / MS_PER_SECOND, since_s)
     for where, pods in findings.unschedulable.items():
         with page.group():
             page.add("unschedulable_pods", where, pods)
@@ -59,7 +59,7 @@ def _lock(page: PageBuilder, lock: LockSight) -> None:
     page.add("node_lock_owner_stuck", node, lock.is_owner_stuck)
     page.add("node_lock_unreadable", node, lock.is_unreadable)
     for outcome, count in lock.outcomes.items():
-        page.add("node_lock_transitions_total", (*node, outcome), count)
+        page.add("node_lock_transitions_total", (*node, outcome), count, _seconds(lock.since_ms))
 
 
 def _capacity(page: PageBuilder, node: str, capacity: NodeCapacity) -> None:
@@ -85,7 +85,7 @@ def _self(page: PageBuilder, snapshot: Snapshot) -> None:
         page.add("collector_last_success_timestamp_seconds", name, _seconds(collector.last_success_ms))
     page.add("collector_duration_seconds", ("views",), snapshot.duration_ms / MS_PER_SECOND)
     for (kind, reason), count in snapshot.annotation_errors.items():
-        page.add("annotation_errors_total", (kind, reason), count)
+        page.add("annotation_errors_total", (kind, reason), count, _seconds(snapshot.since_ms))
     page.add("outbox_facts", (), snapshot.outbox_facts)
     page.add("outbox_oldest_timestamp_seconds", (), _seconds(snapshot.outbox_oldest_ms))
 

@@ -189,6 +189,7 @@ class _Role:
             collectors=self._watches.health(),
             findings=None if outcome is None else outcome.findings,
             annotation_errors=self._core.flaws.counts(),
+            since_ms=self._core.since_ms,
             outbox_facts=None if waiting is None else waiting.count,
             outbox_oldest_ms=None if waiting is None else waiting.oldest_ms,
         )

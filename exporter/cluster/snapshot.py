@@ -26,6 +26,7 @@ class LockSight:
         acquired_at_ms: By the lock's own time; None: not held, or unreadable.
         owner: Namespace and name; empty where the lock names none.
         is_unreadable: Nobody but a person will remove it.
+        since_ms: Since when outcomes are counted, Unix time; None = not known.
     """
 
     node: str
@@ -36,6 +37,7 @@ class LockSight:
     is_owner_stuck: bool
     is_unreadable: bool
     outcomes: Mapping[str, int]
+    since_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,7 @@ class Snapshot:
     Attributes:
         view_ms: The oldest of the watches' last good answers.
         duration_ms: What reading the views cost at this tick.
+        since_ms: When the other counters began at 0, Unix time; None = not known.
         findings: None: not everything was listed yet.
     """
 
@@ -83,3 +86,4 @@ class Snapshot:
     annotation_errors: Mapping[tuple[str, str], int] = field(default_factory=dict)
     outbox_facts: int | None = None
     outbox_oldest_ms: int | None = None
+    since_ms: int | None = None

@@ -25,6 +25,7 @@ class ClusterState(msgspec.Struct, kw_only=True):
         waiting: Pods that wait, by UID.
         waiting_counts: Waiting time counted so far.
         annotation_errors: By `kind/reason`.
+        since_ms: When these counters began at 0, Unix time.
     """
 
     format: int = FORMAT
@@ -33,6 +34,7 @@ class ClusterState(msgspec.Struct, kw_only=True):
     waiting: dict[str, WaitingSince] = {}
     waiting_counts: list[WaitingCount] = []
     annotation_errors: dict[str, int] = {}
+    since_ms: int | None = None
     witness: WitnessState = msgspec.field(default_factory=WitnessState)
 
 

@@ -22,7 +22,7 @@ from contract.catalogue import BY_NAME, Emitter, Family, families_of
 from exporter.exposition.board import Board
 from exporter.exposition.page import NATIVE_FAMILIES, FamilySamples
 
-# A `_created` series for each counter doubles the page and is in no catalogue.
+# Those of the process begin with it; the page's own say since when they count.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
@@ -33,11 +33,17 @@ class PageCollector(Collector):
 
         # HELP slicemeter_slice_memory_used_bytes Memory in use by the slice's living processes.
         # TYPE slicemeter_slice_memory_used_bytes gauge
+
+    Args:
+        board: Where the pages are.
+        emitter: Whose.
+        has_created: With the times since when counters count, as OpenMetrics shows them.
     """
 
-    def __init__(self, board: Board, emitter: Emitter) -> None:
+    def __init__(self, board: Board, emitter: Emitter, *, has_created: bool = False) -> None:
         self._board = board
         self._emitter = emitter
+        self._has_created = has_created
 
     def describe(self) -> Iterable[Metric]:
         """Every family the role's pages may have, without samples."""
@@ -50,7 +56,9 @@ class PageCollector(Collector):
     def collect(self) -> Iterable[Metric]:
         """The newest page; nothing before the first tick."""
         page = self._board.latest()
-        return [] if page is None else [_metric(family) for family in page.families]
+        if page is None:
+            return []
+        return [_metric(family, has_created=self._has_created) for family in page.families]
 
 
 class DroppedSeries(Collector):
@@ -82,7 +90,8 @@ class Exposition:
         board: Where the sampler publishes its pages.
         registry: Process, platform, and the native metrics that a role registers here. The page's
             names are reserved in it, so a second family of one name is refused at registration.
-        everything: Page and registry together: what the stock encoders render.
+        everything: Page and registry together: what the stock encoder renders as text.
+        everything_openmetrics: The same for OpenMetrics.
     """
 
     def __init__(self, board: Board, emitter: Emitter) -> None:
@@ -94,6 +103,8 @@ class Exposition:
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
         self.everything: Collector = _Chain((page, self.registry))
+        created = PageCollector(board, emitter, has_created=True)
+        self.everything_openmetrics: Collector = _Chain((created, self.registry))
 
 
 class _Reserved(Collector):
@@ -126,8 +137,13 @@ def _empty_metric(family: Family) -> GaugeMetricFamily | CounterMetricFamily:
     return GaugeMetricFamily(family.full_name, family.help, labels=family.labels)
 
 
-def _metric(family: FamilySamples) -> Metric:
+def _metric(family: FamilySamples, *, has_created: bool) -> Metric:
     metric = _empty_metric(family.family)
-    for labels, value in zip(family.labels, family.values, strict=True):
-        metric.add_metric(labels, value)
+    if isinstance(metric, CounterMetricFamily):
+        created_s = family.created_s if has_created else (None,) * len(family.values)
+        for labels, value, since_s in zip(family.labels, family.values, created_s, strict=True):
+            metric.add_metric(labels, value, created=since_s)
+    else:
+        for labels, value in zip(family.labels, family.values, strict=True):
+            metric.add_metric(labels, value)
     return metric

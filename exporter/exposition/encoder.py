@@ -37,12 +37,22 @@ class _Kept:
     body: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Created:
+    """Since when a counter's series count, and the lines that say so, each to stand behind its series."""
+
+    labels: tuple[Labels, ...]
+    created_s: tuple[float | None, ...]
+    lines: list[str]
+
+
 class PageEncoder:
     """Renders pages; one for each server, shared by its threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._kept: dict[str, _Kept] = {}
+        self._created: dict[str, _Created] = {}
         self._page: Page | None = None
         self._bodies: list[str] = []
         self._rendered: dict[bool, bytes] = {}
@@ -71,9 +81,28 @@ class PageEncoder:
         if openmetrics not in self._rendered:
             parts: list[str] = []
             for family, body in zip(page.families, self._bodies, strict=True):
-                parts.extend((_header(family.family, openmetrics=openmetrics), body))
+                text = self._with_created(family, body) if openmetrics and family.created_s else body
+                parts.extend((_header(family.family, openmetrics=openmetrics), text))
             self._rendered[openmetrics] = "".join(parts).encode()
         return self._rendered[openmetrics]
+
+    def _with_created(self, family: FamilySamples, body: str) -> str:
+        """A counter's text with the line behind each series that says since when it counts."""
+        name = family.family.name
+        kept = self._created.get(name)
+        if kept is None or kept.labels != family.labels or kept.created_s != family.created_s:
+            known = (
+                {}
+                if kept is None
+                else dict(zip(zip(kept.labels, kept.created_s, strict=True), kept.lines, strict=True))
+            )
+            lines = [
+                known.get(at) or _created_line(family.family, *at)
+                for at in zip(family.labels, family.created_s, strict=True)
+            ]
+            kept = self._created[name] = _Created(family.labels, family.created_s, lines)
+        # Line breaks in labels are escaped.
+        return "\n".join([*map(operator.add, body[:-1].split("\n"), kept.lines), ""])
 
     def _take(self, page: Page) -> None:
         """Format the samples, which look the same in both encodings."""
@@ -81,6 +110,7 @@ class PageEncoder:
         self._kept = {
             family.family.name: _format(family, kept.get(family.family.name)) for family in page.families
         }
+        self._created = {name: kept for name, kept in self._created.items() if name in self._kept}
         self._bodies = [each.body for each in self._kept.values()]
         self._rendered = {}
         self._compressed = {}
@@ -119,12 +149,20 @@ def _go_text(value: float) -> str:
     return _NO_NUMBERS.get(text, text)
 
 
-def _prefix(family: Family, labels: Labels) -> str:
+def _prefix(family: Family, labels: Labels, name: str = "") -> str:
+    name = name or family.full_name
     if not labels:
-        return family.full_name + " "
+        return name + " "
     pairs = sorted(zip(family.labels, labels, strict=True))
     text = ",".join(f'{name}="{_escape(value)}"' for name, value in pairs)
-    return f"{family.full_name}{{{text}}} "
+    return f"{name}{{{text}}} "
+
+
+def _created_line(family: Family, labels: Labels, created_s: float | None) -> str:
+    if created_s is None:
+        return ""
+    name = family.full_name.removesuffix("_total") + "_created"
+    return f"\n{_prefix(family, labels, name)}{_go_text(created_s + 0.0)}"
 
 
 def _escape(value: str) -> str:

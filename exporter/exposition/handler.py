@@ -142,6 +142,7 @@ class Handler(BaseHTTPRequestHandler):
             wanted = Scrape(
                 self.headers.get("Accept", ""),
                 accepts_gzip(self.headers.get("Accept-Encoding", "")),
+                self.client_address[0],
                 None if timeout_s is None else timeout_s * PATIENCE_SHARE,
             )
             try:

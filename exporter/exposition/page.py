@@ -37,11 +37,17 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class FamilySamples:
-    """One family's series, in the order in which they are written: two columns of equal length."""
+    """One family's series, in the order in which they are written: columns of equal length.
+
+    Attributes:
+        created_s: Since when a counter counts (Unix time), None where that is not known; empty for all
+            other families. OpenMetrics shows it.
+    """
 
     family: Family
     labels: tuple[Labels, ...]
     values: tuple[float, ...]
+    created_s: tuple[float | None, ...] = ()
 
     @property
     def samples(self) -> tuple[Sample, ...]:
@@ -72,6 +78,7 @@ class _Column:
     width: int
     labels: list[Labels] = field(default_factory=list)
     values: list[float] = field(default_factory=list)
+    created_s: list[float | None] = field(default_factory=list)
 
 
 class PageBuilder:
@@ -92,8 +99,16 @@ class PageBuilder:
         self._is_full = False
         self._dropped_series = 0
 
-    def add(self, name: str, labels: Iterable[str], value: float | None) -> None:
+    def add(
+        self, name: str, labels: Iterable[str], value: float | None, created_s: float | None = None
+    ) -> None:
         """Add one series; a value of None adds nothing: absent, never 0.
+
+        Args:
+            name: The family.
+            labels: Values in the family's order.
+            value: In base units.
+            created_s: Since when a counter counts, Unix time; None = not known, or no counter.
 
         Raises:
             KeyError: For a name that the families do not have.
@@ -107,6 +122,7 @@ class PageBuilder:
             raise ValueError(f"{name}: labels {values!r} do not match {column.family.labels!r}")
         column.labels.append(values)
         column.values.append(value + 0.0)  # a float, and never −0
+        column.created_s.append(created_s)
         self._added.append(column)
 
     @contextmanager
@@ -124,6 +140,7 @@ class PageBuilder:
             for column in self._added[before:]:
                 column.labels.pop()
                 column.values.pop()
+                column.created_s.pop()
             del self._added[before:]
 
     def build(self, at_seconds: float) -> Page:
@@ -140,6 +157,9 @@ class PageBuilder:
                     column.family,
                     tuple(map(column.labels.__getitem__, order)),
                     tuple(map(column.values.__getitem__, order)),
+                    tuple(map(column.created_s.__getitem__, order))
+                    if column.family.type == "counter"
+                    else (),
                 )
             )
         return Page(at_seconds, tuple(families), self._dropped_series)

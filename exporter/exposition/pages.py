@@ -1,16 +1,18 @@
 """What each path answers, without the HTTP around it.
 
 Invariants: an answer is made of the newest snapshot and our own metrics alone; a page is rendered once
-for all who scrape it; nothing of HAMi's names is on `/metrics`.
+for all who scrape it, ahead of those who come regularly; nothing of HAMi's names is on `/metrics`.
 """
 
 from __future__ import annotations
 
 import gzip as gzip_format
 import json
+import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Final, TypeAlias
 
@@ -20,11 +22,14 @@ from exporter.exposition.board import Board
 from exporter.exposition.collector import Exposition, PageCollector
 from exporter.exposition.encoder import PageEncoder
 from exporter.exposition.page import Page
+from exporter.exposition.rhythm import Rhythm
 
 Readiness: TypeAlias = Callable[[], tuple[bool, Sequence[str]]]
 """Whether the role is ready, and in words why not."""
 
 MAX_PARALLEL_SCRAPES: Final = 8
+
+_log = logging.getLogger(__name__)
 
 _END_OF_OPENMETRICS = b"# EOF\n"
 
@@ -49,11 +54,13 @@ class Scrape:
     Attributes:
         accept: Its `Accept` header.
         gzip: Whether it takes gzip.
+        client: Who it is.
         patience_s: How long it may wait for a page that somebody else is making; None = for ever.
     """
 
     accept: str = ""
     gzip: bool = False
+    client: str = ""
     patience_s: float | None = None
 
 
@@ -80,6 +87,7 @@ class Pages:
         self._extras = extras or Extras()
         self._main = _Rendered(exposition.board)
         self._hami = None if self._extras.hami is None else _Rendered(self._extras.hami)
+        self._rhythm: Rhythm[tuple[bool, Scrape]] = Rhythm()
         self.scrapes = threading.BoundedSemaphore(max_parallel_scrapes)
 
     @property
@@ -94,17 +102,38 @@ class Pages:
 
     def metrics(self, wanted: Scrape) -> tuple[str, bytes]:
         """Content type and body of `/metrics`."""
+        self._note(wanted, is_hami=False)
+        return self._metrics(wanted)
+
+    def hami_metrics(self, wanted: Scrape) -> tuple[str, bytes]:
+        """Content type and body of `/metrics/hami`; only where it exists."""
+        self._note(wanted, is_hami=True)
+        return self._hami_metrics(wanted)
+
+    def make_ahead(self, from_s: float, until_s: float) -> None:
+        """Make what scrapers are expected to ask for in a stretch of time of the monotonic clock."""
+        for is_hami, wanted in self._rhythm.due(from_s, until_s):
+            make = self._hami_metrics if is_hami else self._metrics
+            try:
+                make(wanted)
+            except Exception:  # noqa: BLE001 - the scrape itself will meet it and say so
+                _log.debug("a page could not be made ahead", exc_info=True)
+
+    def _note(self, wanted: Scrape, *, is_hami: bool) -> None:
+        self._rhythm.note((is_hami, replace(wanted, patience_s=None)), time.monotonic())
+
+    def _metrics(self, wanted: Scrape) -> tuple[str, bytes]:
         encode, content_type = choose_encoder(wanted.accept)
         if _rewrites_names(content_type):
-            body = encode(self._exposition.everything)
+            exposition, openmetrics = self._exposition, _is_openmetrics(content_type)
+            body = encode(exposition.everything_openmetrics if openmetrics else exposition.everything)
             return content_type, gzip_format.compress(body, 1) if wanted.gzip else body
         # The page comes first: making it is what counts the series that it has no room for.
         page = self._main.board.latest(wanted.patience_s)
         body = encode(self._exposition.registry)
         return content_type, _render(self._main, page, body, wanted, content_type)
 
-    def hami_metrics(self, wanted: Scrape) -> tuple[str, bytes]:
-        """Content type and body of `/metrics/hami`; only where it exists."""
+    def _hami_metrics(self, wanted: Scrape) -> tuple[str, bytes]:
         assert self._hami is not None
         encode, content_type = choose_encoder(wanted.accept)
         page = self._hami.board.latest(wanted.patience_s)

@@ -32,6 +32,9 @@ class MetricsServer:
         max_parallel_scrapes: Scrapes answered at a time; the next one gets 503.
         connection_deadline_seconds: The longest life of a connection.
 
+    Attributes:
+        pages: What it answers with.
+
     Raises:
         OSError: The address cannot be bound.
     """
@@ -48,8 +51,10 @@ class MetricsServer:
         max_parallel_scrapes: int = MAX_PARALLEL_SCRAPES,
         connection_deadline_seconds: float = CONNECTION_DEADLINE_SECONDS,
     ) -> None:
-        pages = Pages(exposition, ready, extras, max_parallel_scrapes)
-        self._listener = Listener((host, port), Handler, pages, door or Door(), connection_deadline_seconds)
+        self.pages = Pages(exposition, ready, extras, max_parallel_scrapes)
+        self._listener = Listener(
+            (host, port), Handler, self.pages, door or Door(), connection_deadline_seconds
+        )
         self._thread: threading.Thread | None = None
 
     @property

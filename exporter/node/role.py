@@ -182,7 +182,9 @@ class _Role:
                 self._ticked_at_s = time.monotonic()
                 # A tick that took too long is not made up for: the meter knows how long it was.
                 due_s = max(due_s + interval_s, self._ticked_at_s)
-                self._stop.wait(due_s - self._ticked_at_s)
+                if self._server is not None:
+                    self._server.pages.make_ahead(self._ticked_at_s, due_s)
+                self._stop.wait(due_s - time.monotonic())
             self._sampler.finish()
         except Exception:  # noqa: BLE001 - whatever it was, the process ends and says so
             _log.exception("the sampler broke")
@@ -219,7 +221,10 @@ class _Role:
     def _make_parts(self, source: DeviceSource | None) -> Parts:
         settings = self._settings
         state = self._restored()
-        tallies = Tallies(state.tallies if state is not None else None)
+        tallies = Tallies(
+            state.tallies if state is not None else None,
+            since_ms=state.since_ms if state is not None else _wall_ms(),
+        )
         flaws = FlawTally(state.annotation_errors if state is not None else None, is_silent=state is not None)
         epoch = self._store.epoch if self._store is not None else new_epoch()
         meter = Meter(

@@ -235,6 +235,7 @@ class Sampler:
             kube_view_ms=parts.watches.pods().confirmed_at_ms,
             outbox_facts=None if pending is None else pending.count,
             outbox_oldest_ms=None if pending is None else pending.oldest_ms,
+            since_ms=parts.meter.tallies.since_ms or None,
         )
 
     def _health(self, sources: Sources, look: DeviceLook) -> Iterator[CollectorHealth]:

@@ -73,7 +73,12 @@ class SliceGauges(msgspec.Struct, frozen=True, gc=False):
 
 
 class OwnerTotals(msgspec.Struct, frozen=True, gc=False):
-    """A slice's (or unallocated user's) counters as they are now."""
+    """A slice's (or unallocated user's) counters as they are now.
+
+    Attributes:
+        created_ms: When they began at 0, Unix time; None = not known.
+        held_from_ms: The same of granted memory, which counts from the binding on.
+    """
 
     sm_ppm_ms: int
     memory_used_byte_ms: int
@@ -86,6 +91,8 @@ class OwnerTotals(msgspec.Struct, frozen=True, gc=False):
     unknown_ms: Mapping[str, int]
     is_measured: bool
     is_sm_measured: bool = True
+    created_ms: int | None = None
+    held_from_ms: int | None = None
 
 
 class SliceView(msgspec.Struct, frozen=True, gc=False):
@@ -121,6 +128,7 @@ class DeviceTotals:
     is_measured: bool
     has_energy: bool
     is_sm_measured: bool = True
+    created_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +163,7 @@ class DeviceView:
 
 @dataclass(frozen=True, slots=True)
 class TenantView:
-    """What a tenant holds and uses on the node, by model."""
+    """What a tenant holds and uses on the node, by model; counters since `created_ms`, Unix time."""
 
     tenant: str
     model: str
@@ -166,6 +174,7 @@ class TenantView:
     sm_ppm_ms: int
     energy_mj: int
     is_measured: bool
+    created_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +192,7 @@ class Snapshot:
     """All of one tick.
 
     Attributes:
+        since_ms: When the counters about ourselves began at 0; None = not known.
         tallies: Counters about ourselves by family, then label values.
         annotation_errors: Unreadable annotations by (kind, reason).
         cache_files: Number of files by (layout, result).
@@ -206,3 +216,4 @@ class Snapshot:
     kube_view_ms: int | None = None
     outbox_facts: int | None = None
     outbox_oldest_ms: int | None = None
+    since_ms: int | None = None

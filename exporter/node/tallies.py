@@ -17,9 +17,15 @@ class TallyCount(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Tallies:
-    """Counters of noteworthy things (refused values, disagreements, lost samples), by family and labels."""
+    """Counters of noteworthy things (refused values, disagreements, lost samples), by family and labels.
 
-    def __init__(self, counts: list[TallyCount] | None = None) -> None:
+    Args:
+        counts: What an earlier run left.
+        since_ms: When they began at 0, Unix milliseconds.
+    """
+
+    def __init__(self, counts: list[TallyCount] | None = None, *, since_ms: int = 0) -> None:
+        self.since_ms = since_ms
         self._counts = {(each.family, each.labels): each.count for each in counts or ()}
 
     def count(self, family: str, *labels: str, by: int = 1) -> None:

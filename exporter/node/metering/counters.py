@@ -65,6 +65,8 @@ class OwnerCounters(msgspec.Struct, kw_only=True, array_like=True):
         is_measured: A source that could measure it was there once; before that nothing was "used".
         is_sm_measured: The same for its SM time.
         allocated_until_ms: Up to where granted memory was integrated, Unix ms; None before binding.
+        held_from_ms: From where granted memory was integrated on, Unix ms.
+        created_ms: When the other counters began at 0, Unix ms.
         ended_boot_ms: When it was found to be held no more, on the boot clock; None while held.
     """
 
@@ -86,6 +88,8 @@ class OwnerCounters(msgspec.Struct, kw_only=True, array_like=True):
     is_measured: bool = False
     is_sm_measured: bool = False
     ended_boot_ms: int | None = None
+    held_from_ms: int | None = None
+    created_ms: int = 0
 
     @property
     def key(self) -> OwnerKey:
@@ -94,7 +98,7 @@ class OwnerCounters(msgspec.Struct, kw_only=True, array_like=True):
 
 
 class DeviceCounters(msgspec.Struct, kw_only=True, array_like=True):
-    """Counters of one device, and the anchor of its energy counter."""
+    """Counters of one device since `created_ms` (Unix time), and the anchor of its energy counter."""
 
     device_uuid: DeviceUuid
     busy_ppm_ms: int = 0
@@ -106,13 +110,15 @@ class DeviceCounters(msgspec.Struct, kw_only=True, array_like=True):
     is_measured: bool = False
     is_sm_measured: bool = False
     has_energy: bool = False
+    created_ms: int = 0
 
 
 class TenantCounters(msgspec.Struct, kw_only=True, array_like=True):
-    """What a tenant's slices used on the node, ended slices included."""
+    """What a tenant's slices used on the node since `created_ms` (Unix time), ended slices included."""
 
     tenant: str
     model: str
     sm_ppm_ms: int = 0
     energy_mj: int = 0
     is_measured: bool = False
+    created_ms: int = 0

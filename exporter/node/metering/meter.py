@@ -159,7 +159,11 @@ class Meter:
         return interval
 
     def _register(self, device: DeviceInput, now: Instant) -> None:
-        counters = self.devices.setdefault(device.device_uuid, DeviceCounters(device_uuid=device.device_uuid))
+        counters = self.devices.get(device.device_uuid)
+        if counters is None:
+            counters = self.devices[device.device_uuid] = DeviceCounters(
+                device_uuid=device.device_uuid, created_ms=now.wall_ms
+            )
         live = self._live.get(device.device_uuid)
         if live is None:
             live = self._live[device.device_uuid] = _Live()
@@ -327,7 +331,7 @@ class Meter:
         if seat is not None:
             return seat.owner, seat.tenant
         owner = self.owners[key]
-        return owner, tenant_of(owner, self.tenants)
+        return owner, tenant_of(owner, self.tenants, self.placed_ms)
 
     def _settle_energy(
         self,

@@ -25,7 +25,7 @@ VERSION: Final = 2
 
 
 class NodeState(msgspec.Struct, kw_only=True):
-    """Everything that must survive the process."""
+    """Everything that must survive the process; `since_ms` = when the tallies began at 0, Unix time."""
 
     version: int
     last: Instant | None
@@ -36,6 +36,7 @@ class NodeState(msgspec.Struct, kw_only=True):
     uses: list[HourUse]
     hour_devices: list[HourDevice]
     tallies: list[TallyCount]
+    since_ms: int = 0
     origin: Origin
     had_readings: bool
     witness: WitnessState
@@ -67,6 +68,7 @@ def pack(
             uses=meter.books.uses,
             hour_devices=meter.books.devices,
             tallies=meter.tallies.packed(),
+            since_ms=meter.tallies.since_ms,
             origin=meter.origin,
             had_readings=had_readings,
             witness=witness.dump(),

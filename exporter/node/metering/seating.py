@@ -46,20 +46,20 @@ def seated(
     for given in device.owners:
         seat = before.get(given.key)
         if seat is None or seat.given is not given or seat.owner.ended_boot_ms is not None:
-            seat = _taken_in(given, owners, tenants)
+            seat = _taken_in(given, owners, tenants, now_ms)
         seats[given.key] = seat
         _grow_allocated(seat.owner, given, now_ms)
     return seats
 
 
-def tenant_of(owner: OwnerCounters, tenants: Tenants) -> TenantCounters | None:
+def tenant_of(owner: OwnerCounters, tenants: Tenants, now_ms: int) -> TenantCounters | None:
     """Where a slice counts for its tenant too; None for what is no slice."""
     if not owner.is_slice:
         return None
     at = (owner.labels.tenant, owner.labels.model)
     tenant = tenants.get(at)
     if tenant is None:
-        tenant = tenants[at] = TenantCounters(tenant=at[0], model=at[1])
+        tenant = tenants[at] = TenantCounters(tenant=at[0], model=at[1], created_ms=now_ms)
     tenant.is_measured = tenant.is_measured or owner.is_measured
     return tenant
 
@@ -85,7 +85,7 @@ def drop_ended(owners: Owners, since_boot_ms: int, most: int) -> None:
             del owners[owner.key]
 
 
-def _taken_in(given: OwnerInput, owners: Owners, tenants: Tenants) -> Seat:
+def _taken_in(given: OwnerInput, owners: Owners, tenants: Tenants, now_ms: int) -> Seat:
     owner = owners.get(given.key)
     if owner is None:
         owner = owners[given.key] = OwnerCounters(
@@ -94,19 +94,22 @@ def _taken_in(given: OwnerInput, owners: Owners, tenants: Tenants) -> Seat:
             device_uuid=given.key.device_uuid,
             is_slice=given.key.is_slice,
             labels=given.labels,
+            created_ms=now_ms,
         )
     owner.labels, owner.ended_boot_ms = given.labels, None
     owner.is_measured = owner.is_measured or given.has_source
     owner.is_sm_measured = owner.is_sm_measured or (given.has_source and given.has_sm_source)
     if given.used_bytes is not None:
         owner.memory_peak_bytes = max(owner.memory_peak_bytes, given.used_bytes)
-    return Seat(given, owner, tenant_of(owner, tenants))
+    return Seat(given, owner, tenant_of(owner, tenants, now_ms))
 
 
 def _grow_allocated(owner: OwnerCounters, given: OwnerInput, now_ms: int) -> None:
     """Bring the allocated integral up to now; it follows from the binding, not from sampling."""
     if given.held_from_ms is None:
         return
+    if owner.allocated_until_ms is None:
+        owner.held_from_ms = given.held_from_ms
     since_ms = given.held_from_ms if owner.allocated_until_ms is None else owner.allocated_until_ms
     until_ms = now_ms if given.held_until_ms is None else min(now_ms, given.held_until_ms)
     if until_ms > since_ms:

@@ -157,6 +157,7 @@ def tenant_views(slices: Iterable[SliceView], meter: Meter) -> tuple[TenantView,
                 sm_ppm_ms=0 if totals is None else totals.sm_ppm_ms,
                 energy_mj=0 if totals is None else totals.energy_mj,
                 is_measured=totals is not None and totals.is_measured,
+                created_ms=None if totals is None else totals.created_ms,
             )
         )
     return tuple(views)
@@ -184,6 +185,8 @@ def _totals(owner: OwnerCounters) -> OwnerTotals:
         unknown_ms=MappingProxyType(dict(owner.unknown_ms)),
         is_measured=owner.is_measured,
         is_sm_measured=owner.is_sm_measured,
+        created_ms=owner.created_ms,
+        held_from_ms=owner.held_from_ms,
     )
 
 
@@ -196,4 +199,5 @@ def _device_totals(device: DeviceCounters) -> DeviceTotals:
         is_measured=device.is_measured,
         is_sm_measured=device.is_sm_measured,
         has_energy=device.has_energy,
+        created_ms=device.created_ms,
     )

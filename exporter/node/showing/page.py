@@ -116,23 +116,25 @@ def _device(page: PageBuilder, node: str, device: DeviceView) -> None:
     totals = device.totals
     if totals is None or not totals.is_measured:
         return
+    since_s = _s(totals.created_ms)
     if totals.is_sm_measured:
-        page.add("device_busy_seconds_total", labels, totals.busy_ppm_ms / _PPM_MS_PER_SECOND)
+        page.add("device_busy_seconds_total", labels, totals.busy_ppm_ms / _PPM_MS_PER_SECOND, since_s)
         unattributed_s = totals.sm_unattributed_ppm_ms / _PPM_MS_PER_SECOND
-        page.add("device_sm_unattributed_seconds_total", labels, unattributed_s)
+        page.add("device_sm_unattributed_seconds_total", labels, unattributed_s, since_s)
     if totals.has_energy:
-        page.add("device_energy_joules_total", labels, totals.energy_mj / MJ_PER_JOULE)
+        page.add("device_energy_joules_total", labels, totals.energy_mj / MJ_PER_JOULE, since_s)
         unattributed_j = totals.energy_unattributed_mj / MJ_PER_JOULE
-        page.add("device_energy_unattributed_joules_total", labels, unattributed_j)
+        page.add("device_energy_unattributed_joules_total", labels, unattributed_j, since_s)
 
 
 def _hardware(page: PageBuilder, labels: tuple[str, ...], hardware: HardwareView) -> None:
+    since_s = _s(hardware.created_ms or None)
     for kind, count in hardware.ecc_errors.items():
-        page.add("device_ecc_errors_total", (*labels, kind), count)
+        page.add("device_ecc_errors_total", (*labels, kind), count, since_s)
     for reason, time_ns in hardware.throttle_ns.items():
-        page.add("device_throttle_seconds_total", (*labels, reason), time_ns / _NS_PER_SECOND)
+        page.add("device_throttle_seconds_total", (*labels, reason), time_ns / _NS_PER_SECOND, since_s)
     for code, (count, last_ms) in sorted(hardware.xids.items()):
-        page.add("device_xid_errors_total", (*labels, str(code)), count)
+        page.add("device_xid_errors_total", (*labels, str(code)), count, since_s)
         page.add("device_xid_last_timestamp_seconds", (*labels, str(code)), _s(last_ms))
 
 
@@ -190,21 +192,23 @@ def _slice_totals(
     page: PageBuilder, labels: tuple[str, ...], totals: OwnerTotals, *, has_energy: bool
 ) -> None:
     allocated = totals.memory_allocated_byte_ms / MS_PER_SECOND
-    page.add("slice_memory_allocated_byte_seconds_total", labels, allocated)
+    since_s = _s(totals.created_ms)
+    page.add("slice_memory_allocated_byte_seconds_total", labels, allocated, _s(totals.held_from_ms))
     for reason, unknown_ms in totals.unknown_ms.items():
-        page.add("slice_unknown_seconds_total", (*labels, reason), _s(unknown_ms))
+        page.add("slice_unknown_seconds_total", (*labels, reason), _s(unknown_ms), since_s)
     if not totals.is_measured:
         return
     if totals.is_sm_measured:
-        page.add("slice_sm_seconds_total", labels, totals.sm_ppm_ms / _PPM_MS_PER_SECOND)
+        page.add("slice_sm_seconds_total", labels, totals.sm_ppm_ms / _PPM_MS_PER_SECOND, since_s)
     used = totals.memory_used_byte_ms / MS_PER_SECOND
-    page.add("slice_memory_used_byte_seconds_total", labels, used)
+    page.add("slice_memory_used_byte_seconds_total", labels, used, since_s)
     page.add("slice_memory_peak_bytes", labels, totals.memory_peak_bytes)
-    page.add("slice_blocked_seconds_total", labels, _s(totals.blocked_ms))
-    page.add("slice_over_memory_limit_seconds_total", labels, _s(totals.over_limit_ms))
+    page.add("slice_blocked_seconds_total", labels, _s(totals.blocked_ms), since_s)
+    page.add("slice_over_memory_limit_seconds_total", labels, _s(totals.over_limit_ms), since_s)
     if has_energy:
-        page.add("slice_energy_joules_total", (*labels, "active"), totals.energy_active_mj / MJ_PER_JOULE)
-        page.add("slice_energy_joules_total", (*labels, "idle"), totals.energy_idle_mj / MJ_PER_JOULE)
+        active_j, idle_j = totals.energy_active_mj / MJ_PER_JOULE, totals.energy_idle_mj / MJ_PER_JOULE
+        page.add("slice_energy_joules_total", (*labels, "active"), active_j, since_s)
+        page.add("slice_energy_joules_total", (*labels, "idle"), idle_j, since_s)
 
 
 def _unallocated(page: PageBuilder, node: str, view: UnallocatedView) -> None:
@@ -213,10 +217,12 @@ def _unallocated(page: PageBuilder, node: str, view: UnallocatedView) -> None:
     page.add("unallocated_memory_used_bytes", labels, view.used_bytes)
     if totals is None:
         return
+    since_s = _s(totals.created_ms)
     if totals.is_sm_measured:
-        page.add("unallocated_sm_seconds_total", labels, totals.sm_ppm_ms / _PPM_MS_PER_SECOND)
+        page.add("unallocated_sm_seconds_total", labels, totals.sm_ppm_ms / _PPM_MS_PER_SECOND, since_s)
     if view.has_energy:
-        page.add("unallocated_energy_joules_total", labels, totals.energy_active_mj / MJ_PER_JOULE)
+        energy_j = totals.energy_active_mj / MJ_PER_JOULE
+        page.add("unallocated_energy_joules_total", labels, energy_j, since_s)
 
 
 def _tenant(page: PageBuilder, node: str, view: TenantView) -> None:
@@ -226,8 +232,9 @@ def _tenant(page: PageBuilder, node: str, view: TenantView) -> None:
     page.add("tenant_core_allocated_ratio", labels, view.core_percent / 100)
     page.add("tenant_slices", labels, view.slices)
     if view.is_measured:
-        page.add("tenant_sm_seconds_total", labels, view.sm_ppm_ms / _PPM_MS_PER_SECOND)
-        page.add("tenant_energy_joules_total", labels, view.energy_mj / MJ_PER_JOULE)
+        since_s = _s(view.created_ms)
+        page.add("tenant_sm_seconds_total", labels, view.sm_ppm_ms / _PPM_MS_PER_SECOND, since_s)
+        page.add("tenant_energy_joules_total", labels, view.energy_mj / MJ_PER_JOULE, since_s)
 
 
 def _identity(page: PageBuilder, snapshot: Snapshot) -> None:
@@ -244,7 +251,7 @@ def _self(page: PageBuilder, snapshot: Snapshot) -> None:
         page.add("collector_duration_seconds", name, collector.duration_s)
         page.add("collector_last_success_timestamp_seconds", name, _s(collector.last_success_ms))
     for (kind, reason), count in snapshot.annotation_errors.items():
-        page.add("annotation_errors_total", (kind, reason), count)
+        page.add("annotation_errors_total", (kind, reason), count, _s(snapshot.since_ms))
     for (layout, result), count in snapshot.cache_files.items():
         page.add("cache_files", (layout, result), count)
     page.add("cache_directories_ignored", (), snapshot.cache_directories_ignored)
@@ -260,4 +267,4 @@ def _self(page: PageBuilder, snapshot: Snapshot) -> None:
     for family, closed in from_zero.items():
         counts = snapshot.tallies.get(family, {})
         for labels in sorted({*closed, *counts}):
-            page.add(family, labels, counts.get(labels, 0))
+            page.add(family, labels, counts.get(labels, 0), _s(snapshot.since_ms))

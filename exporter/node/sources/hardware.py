@@ -36,12 +36,14 @@ class HardwareView:
         throttle_ns: By reason, likewise.
         xids: How often each code came, and when last (Unix ms).
         fatal_xid: The first one that stands; None = none does.
+        created_ms: Since when it is followed, Unix time.
     """
 
     ecc_errors: Mapping[str, int] = field(default_factory=dict)
     throttle_ns: Mapping[str, int] = field(default_factory=dict)
     xids: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     fatal_xid: int | None = None
+    created_ms: int = 0
 
 
 class Grown(msgspec.Struct):
@@ -77,6 +79,7 @@ class CardHistory(msgspec.Struct, kw_only=True):
         energy_mj: The board's energy counter at the last look: a reset sets it back.
         has_fallen: It was below that at the last look; once may be a slip of the driver.
         was_lost: It could not be asked at the last look.
+        created_ms: Since when it is followed, Unix time.
     """
 
     device_uuid: DeviceUuid
@@ -87,6 +90,7 @@ class CardHistory(msgspec.Struct, kw_only=True):
     energy_mj: int | None = None
     has_fallen: bool = False
     was_lost: bool = False
+    created_ms: int = 0
 
     def take(self, reading: DeviceReading, now: Instant, tallies: Tallies) -> None:
         """Take in one checked reading."""
@@ -110,6 +114,7 @@ class CardHistory(msgspec.Struct, kw_only=True):
             throttle_ns=MappingProxyType({why: grown.total for why, grown in self.throttle_ns.items()}),
             xids=MappingProxyType({code: (each.count, each.last_ms) for code, each in self.xids.items()}),
             fatal_xid=self.fatal_xid,
+            created_ms=self.created_ms,
         )
 
     def _take_xids(self, events: Iterable[XidEvent], tallies: Tallies) -> None:
@@ -161,7 +166,9 @@ class Hardware:
         for reading in readings:
             history = self._histories.get(reading.uuid)
             if history is None:
-                history = self._histories[reading.uuid] = CardHistory(device_uuid=reading.uuid)
+                history = self._histories[reading.uuid] = CardHistory(
+                    device_uuid=reading.uuid, created_ms=now.wall_ms
+                )
             history.take(reading, now, self._tallies)
 
     def views(self) -> dict[str, HardwareView]:

@@ -62,7 +62,7 @@ def test_text_and_openmetrics_hold_the_same_samples_of_ours() -> None:
     exposition = exposition_with_a_page()
     DeliveryMetrics(exposition.registry)
     text = generate_latest(exposition.everything).decode()
-    openmetrics = generate_openmetrics(exposition.everything).decode()  # type: ignore[no-untyped-call]
+    openmetrics = generate_openmetrics(exposition.everything_openmetrics).decode()  # type: ignore[no-untyped-call]
 
     def ours(families: object) -> set[tuple[str, tuple[tuple[str, str], ...], float]]:
         return {

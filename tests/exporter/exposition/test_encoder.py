@@ -33,7 +33,8 @@ def pages(draw: st.DrawFn) -> Page:
     for family in draw(st.lists(st.sampled_from(PAGED), max_size=5, unique=True)):
         for _ in range(draw(st.integers(1, 4))):
             labels = [draw(label_values.filter(is_utf8)) for _ in family.labels]
-            builder.add(family.name, labels, draw(values))
+            since_s = draw(st.none() | st.floats(0, 2e9)) if family.type == "counter" else None
+            builder.add(family.name, labels, draw(values), since_s)
     return builder.build(1.0)
 
 
@@ -46,7 +47,7 @@ def stock(page: Page, *, openmetrics: bool) -> bytes:
     board = Board()
     board.publish(page)
     registry = CollectorRegistry()
-    registry.register(PageCollector(board, "node"))
+    registry.register(PageCollector(board, "node", has_created=openmetrics))
     if openmetrics:
         text: bytes = generate_openmetrics(registry)  # type: ignore[no-untyped-call]
         return text.removesuffix(b"# EOF\n")
@@ -89,6 +90,21 @@ def test_a_counter_a_gauge_and_an_identity_look_as_the_formats_say() -> None:
         "HELP slicemeter_device_busy_seconds_total", "HELP slicemeter_device_busy_seconds"
     ).replace("TYPE slicemeter_device_busy_seconds_total", "TYPE slicemeter_device_busy_seconds")
     assert encoder.render(page, openmetrics=True).decode() == openmetrics
+
+
+def test_openmetrics_says_since_when_a_counter_counts_and_text_does_not() -> None:
+    builder = PageBuilder()
+    builder.add("device_busy_seconds_total", ["n1", "GPU-1"], 5, 1_790_000_000.25)
+    builder.add("device_busy_seconds_total", ["n1", "GPU-2"], 6)
+    page = builder.build(1.0)
+    first, second = (
+        f'slicemeter_device_busy_seconds_total{{device_uuid="GPU-{number}",node="n1"}} {value}\n'
+        for number, value in ((1, "5.0"), (2, "6.0"))
+    )
+    created = 'slicemeter_device_busy_seconds_created{device_uuid="GPU-1",node="n1"} 1.79000000025e+09\n'
+    encoder = PageEncoder()
+    assert encoder.render(page, openmetrics=True).decode().endswith(first + created + second)
+    assert encoder.render(page, openmetrics=False).decode().endswith(first + second)
 
 
 def test_a_page_is_rendered_once_per_encoding_and_shared() -> None:

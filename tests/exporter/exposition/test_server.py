@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import re
 import subprocess
 import threading
@@ -15,6 +16,7 @@ from prometheus_client import generate_latest
 from prometheus_client.exposition import choose_encoder
 
 from contract.catalogue import Emitter, families_of
+from exporter.exposition.board import Draft
 from exporter.exposition.listener import MAX_CONNECTIONS
 from exporter.exposition.page import NATIVE_FAMILIES, Page, PageBuilder
 from exporter.exposition.pages import accepts_gzip
@@ -58,7 +60,10 @@ def test_a_scrape_is_what_the_stock_encoder_makes_of_everything(start: START, ac
     encode, content_type = choose_encoder(accept)
     assert response.status == 200
     assert response.headers["Content-Type"] == content_type
-    assert stable(body) == stable(encode(client.exposition.everything))
+    everything = client.exposition.everything
+    if "openmetrics" in content_type:
+        everything = client.exposition.everything_openmetrics
+    assert stable(body) == stable(encode(everything))
     assert body.endswith(b"# EOF\n") == ("openmetrics" in content_type)
 
 
@@ -252,3 +257,38 @@ def test_promtool_finds_nothing_on_a_page_with_every_family(
         [promtool, "check", "metrics"], input=body, capture_output=True, timeout=60, check=False
     )
     assert (run.returncode, run.stdout + run.stderr) == (0, b"")
+
+
+def test_a_page_is_made_ahead_for_a_scraper_that_comes_regularly(start: START) -> None:
+    client = start(full_page())
+    made: list[int] = []
+
+    def page() -> Page:
+        made.append(1)
+        return full_page()
+
+    pages = client.server.pages
+    client.exposition.board.publish(Draft(page))
+    pages.make_ahead(0, math.inf)
+    assert made == []
+    for _ in range(2):
+        client.ask("/metrics")
+    client.exposition.board.publish(Draft(page))
+    pages.make_ahead(0, math.inf)
+    assert made == [1, 1]
+    client.ask("/metrics")
+    assert made == [1, 1]
+
+
+def test_a_page_that_cannot_be_made_ahead_harms_nobody_but_its_scraper(start: START) -> None:
+    client = start(full_page())
+    for _ in range(2):
+        client.ask("/metrics")
+
+    def broken() -> Page:
+        raise KeyError("no_such_family")
+
+    client.exposition.board.publish(Draft(broken))
+    client.server.pages.make_ahead(0, math.inf)
+    assert client.ask("/metrics")[0].status == 500
+    assert client.ask("/healthz")[0].status == 200

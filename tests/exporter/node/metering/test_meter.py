@@ -340,6 +340,22 @@ def test_a_restart_goes_on_counting_closes_the_old_epoch_and_begins_a_new_one_at
     assert (new.covered_ms, new.unknown_ms) == (1_000, 3_000)
 
 
+def test_counters_say_since_when_they_count_also_after_a_restart() -> None:
+    meter = _meter()
+    first = _owner("a", allocated_mib=4, held_from_ms=START_MS - 7_000)
+    second = _owner("b", pids=frozenset({7}))
+    meter.tick(_now(0), [_device(_reading(0, {}), first)])
+    meter.tick(_now(1_000), [_device(_reading(1_000, {7: 50}), first, second)])
+    again, _ = _restart(meter, "e2")
+    again.tick(_now(4_000), [_device(_reading(4_000, {7: 50}), first, second)])
+    kept, newer = again.owners[_key("a")], again.owners[_key("b")]
+    # Granted memory counts from the binding on, everything else from the first look.
+    assert (kept.created_ms, kept.held_from_ms) == (START_MS, START_MS - 7_000)
+    assert (newer.created_ms, newer.held_from_ms) == (START_MS + 1_000, None)
+    assert again.devices[CARD].created_ms == START_MS
+    assert again.tenants["tenant-b", "NVIDIA T4"].created_ms == START_MS + 1_000
+
+
 def test_a_row_of_another_version_or_damaged_bytes_are_refused_as_a_whole() -> None:
     row = pack(_meter(), Witness(ClusterCode("c1"), "node", 1), had_readings=False)
     assert unpack(row) is not None

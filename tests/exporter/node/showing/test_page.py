@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from msgspec import structs
 
-from contract.catalogue import families_of
+from contract.catalogue import BY_NAME, families_of
 from contract.ids import DeviceUuid, PodUid
 from exporter.delivery.metrics import DeliveryMetrics
 from exporter.exposition.board import Board, Draft
@@ -125,6 +127,39 @@ def _values(page: Page) -> dict[tuple[str, tuple[str, ...]], float]:
 
 def _slice_page(view: SliceView = VIEW) -> dict[tuple[str, tuple[str, ...]], float]:
     return _values(make_page(Snapshot(at_ms=1_800_000_002_500, node="n", slices=(view,))))
+
+
+def test_every_counter_says_since_when_it_counts() -> None:
+    device = dataclasses.replace(
+        DEVICE,
+        totals=dataclasses.replace(DEVICE.totals, created_ms=1_500) if DEVICE.totals else None,
+        hardware=dataclasses.replace(DEVICE.hardware, created_ms=2_500) if DEVICE.hardware else None,
+    )
+    totals = structs.replace(TOTALS, created_ms=3_500, held_from_ms=500)
+    page = make_page(
+        Snapshot(
+            at_ms=9_000,
+            node="n",
+            devices=(device,),
+            slices=(structs.replace(VIEW, totals=totals),),
+            unallocated=(dataclasses.replace(PAST_HAMI, totals=totals),),
+            tenants=(dataclasses.replace(TENANT, created_ms=4_500),),
+            tallies={"samples_lost_total": {("nvml",): 3}},
+            annotation_errors={("node_register", "empty"): 0},
+            since_ms=5_500,
+        )
+    )
+    created = {family.family.name: set(family.created_s) for family in page.families}
+    assert all(
+        bool(created[family.family.name]) == (family.family.type == "counter") for family in page.families
+    )
+    whole = {name: since for name, times in created.items() if times for since in times}
+    assert whole.pop("slice_memory_allocated_byte_seconds_total") == 0.5
+    groups = {"device": 1.5, "slice": 3.5, "tenant": 4.5, "self": 5.5}
+    of_hardware = ("device_ecc_errors_total", "device_throttle_seconds_total", "device_xid_errors_total")
+    assert {whole.pop(name) for name in of_hardware} == {2.5}
+    assert whole == {name: groups[BY_NAME[name].group] for name in whole}
+    assert {BY_NAME[name].group for name in whole} == set(groups)
 
 
 def test_a_slices_figures_are_in_base_units() -> None:
