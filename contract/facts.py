@@ -52,14 +52,14 @@ EndKind: TypeAlias = Literal["observed", "inferred"]
 DeviceState: TypeAlias = Literal["healthy", "down"]
 
 
-class _Fact(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
-    """What every fact has."""
+class _Fact(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", gc=False):
+    """What every fact has. No fact can be part of a cycle, so the collector need not look at thousands."""
 
     cluster: ClusterCode
     schema: int = SCHEMA
 
 
-class AllocationFact(_Fact, frozen=True, kw_only=True, tag="allocation"):
+class AllocationFact(_Fact, frozen=True, kw_only=True, gc=False, tag="allocation"):
     """What one witness knows of one slice: held from `bound_at_ms` to `ended_at_ms` (None: still held).
 
     Key: (cluster, pod_uid, container, device_uuid, witness).
@@ -104,7 +104,7 @@ class AllocationFact(_Fact, frozen=True, kw_only=True, tag="allocation"):
         return allocation_id(self.cluster, self.pod_uid, self.container, self.device_uuid)
 
 
-class PresenceFact(_Fact, frozen=True, kw_only=True, tag="presence"):
+class PresenceFact(_Fact, frozen=True, kw_only=True, gc=False, tag="presence"):
     """A device was there, in one state and size, from `from_ms` to `to_ms` (the latest confirmation).
 
     Key: (cluster, node_uid, device_uuid, witness, from_ms).
@@ -127,7 +127,7 @@ class PresenceFact(_Fact, frozen=True, kw_only=True, tag="presence"):
     reason: str | None = None
 
 
-class NodeStateFact(_Fact, frozen=True, kw_only=True, tag="node_state"):
+class NodeStateFact(_Fact, frozen=True, kw_only=True, gc=False, tag="node_state"):
     """A Node was Ready, or not, from `from_ms` to `to_ms`. Key: (cluster, node_uid, from_ms)."""
 
     node_uid: NodeUid
@@ -138,7 +138,7 @@ class NodeStateFact(_Fact, frozen=True, kw_only=True, tag="node_state"):
     heartbeat_at_ms: int
 
 
-class _Use(_Fact, frozen=True, kw_only=True):
+class _Use(_Fact, frozen=True, kw_only=True, gc=False):
     """Cumulative measurement within one UTC hour, by one epoch; a later revision replaces an earlier one."""
 
     device_uuid: DeviceUuid
@@ -152,7 +152,7 @@ class _Use(_Fact, frozen=True, kw_only=True):
     """Time that was really measured; `covered + unknown ≤ to - from`."""
 
 
-class _ContainerUse(_Use, frozen=True, kw_only=True):
+class _ContainerUse(_Use, frozen=True, kw_only=True, gc=False):
     pod_uid: PodUid
     container: str
     unknown_ms: int
@@ -179,11 +179,11 @@ class _ContainerUse(_Use, frozen=True, kw_only=True):
         return allocation_id(self.cluster, self.pod_uid, self.container, self.device_uuid)
 
 
-class SliceUsageFact(_ContainerUse, frozen=True, kw_only=True, tag="slice_usage"):
+class SliceUsageFact(_ContainerUse, frozen=True, kw_only=True, gc=False, tag="slice_usage"):
     """What a slice used in an hour. Key: (cluster, pod_uid, container, device_uuid, hour, epoch)."""
 
 
-class UnallocatedUseFact(_ContainerUse, frozen=True, kw_only=True, tag="unallocated_use"):
+class UnallocatedUseFact(_ContainerUse, frozen=True, kw_only=True, gc=False, tag="unallocated_use"):
     """Use by a known pod that holds no allocation there. Key as `SliceUsageFact`."""
 
     namespace: str
@@ -191,7 +191,7 @@ class UnallocatedUseFact(_ContainerUse, frozen=True, kw_only=True, tag="unalloca
     tenant_key: TenantKey
 
 
-class DeviceUsageFact(_Use, frozen=True, kw_only=True, tag="device_usage"):
+class DeviceUsageFact(_Use, frozen=True, kw_only=True, gc=False, tag="device_usage"):
     """What a whole device did in an hour. Key: (cluster, node_uid, device_uuid, hour, epoch)."""
 
     busy_ppm_ms: int

@@ -18,7 +18,8 @@ from accounting.access.viewer import Viewer
 from accounting.api.batches import gunzip, read_body, require_few_lines, require_gzip_ndjson
 from accounting.api.dependencies import InService, Reporter, Service
 from accounting.api.problems import Problem
-from accounting.facts.ingest import Taken, ingest
+from accounting.facts.ingest import Taken, arrange, merge, stage
+from accounting.facts.marks import TooManyDaysError
 from accounting.facts.reading import Scope, read_lines
 from accounting.facts.source import Source, note_source, parse_source
 from accounting.store.models import Cluster
@@ -91,9 +92,15 @@ def _take(
     require_few_lines(text)
     assert reporter.cluster is not None
     lines = read_lines(text, Scope(reporter.cluster, reporter.node_uid), now_ms=now_ms)
-    with service.database.writing(cluster=reporter.cluster) as session:
+    arranged = arrange(lines)
+    with service.database.writing(
+        cluster=reporter.cluster, before=lambda session: stage(session, arranged)
+    ) as session:
         _bind(session, reporter.cluster, kube_system_uid)
-        taken = ingest(session, lines, cluster=reporter.cluster, now_ms=now_ms)
+        try:
+            taken = merge(session, lines, arranged, cluster=reporter.cluster, now_ms=now_ms)
+        except TooManyDaysError as error:
+            raise Problem(413, str(error)) from None
         note_source(
             session,
             reporter.cluster,

@@ -7,8 +7,9 @@ one is a duplicate.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Generic, TypeVar
 
 from sqlalchemy import or_, select, update
@@ -17,13 +18,13 @@ from sqlalchemy.orm import Session
 from accounting.facts import kinds
 from accounting.facts.bounds import Refusal
 from accounting.facts.kinds import FactKind, Key, Values
-from accounting.facts.marks import mark
+from accounting.facts.marks import MAX_DAYS, mark
 from accounting.facts.quarantine import Refused, put_in_quarantine
 from accounting.facts.reading import Line
 from accounting.facts.touching import Window
 from accounting.store.bulk import insert_into, known_rows, merge_staged, stage_rows
 from accounting.store.models import IngestCounter, Node
-from contract.facts import AllocationFact, Fact, NodeStateFact, PresenceFact, canonical_bytes
+from contract.facts import AllocationFact, Fact, canonical_bytes
 
 SomeFact = TypeVar("SomeFact", bound=Fact)
 
@@ -36,6 +37,9 @@ KINDS: Sequence[FactKind[Any]] = (
     kinds.DEVICE_USAGE,
 )
 """Every kind of fact, in the order in which a batch is merged."""
+
+_NAMING = (kinds.ALLOCATION, kinds.PRESENCE, kinds.NODE_STATE)
+"""Those that say how a node is called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,19 +87,10 @@ class Arrivals(Generic[SomeFact]):
 
     def known(self, session: Session) -> dict[Key, SomeFact]:
         """The facts that the store holds under the keys that are staged."""
-        names = [column.name for column in self.kind.table.columns]
         keys = list(self.firsts)
-        return {
-            keys[position]: self.kind.fact_of(dict(zip(names, values, strict=True)))
-            for position, values in known_rows(session, self.kind.model, self._hours())
-        }
-
-    def _hours(self) -> tuple[str, int, int] | None:
-        if "hour_ms" not in self.kind.columns:
-            return None
-        place = self.kind.columns.index("hour_ms")
-        hours = [values[place] for values in self.values]
-        return "hour_ms", min(hours), max(hours)
+        positions = {key: position for position, key in enumerate(keys)}
+        found = known_rows(session, self.kind.model, self.kind.said, positions)
+        return {keys[position]: self.kind.fact_of_values(values) for position, values in found}
 
 
 @dataclass(slots=True)
@@ -155,6 +150,9 @@ def ingest(session: Session, lines: Sequence[Line], *, cluster: str, now_ms: int
         lines: What `reading.read_lines` made of the batch.
         cluster: The cluster of the sender's token; all good facts are of it.
         now_ms: The clock.
+
+    Raises:
+        TooManyDaysError: The facts touch so many days that they must come in smaller batches.
     """
     arranged = arrange(lines)
     stage(session, arranged)
@@ -174,8 +172,10 @@ def merge(
         ingest_seq = _next_number(session)
         for arrivals, entries in changes:
             _write(session, batch, arrivals, entries, ingest_seq)
-        _name_nodes(session, (line.fact for line in lines))
-        mark(session, cluster, batch.windows, now_ms=now_ms, ingest_seq=ingest_seq)
+        _name_nodes(session, arranged)
+        # One fact alone is always taken: its sender cannot halve it.
+        max_days = MAX_DAYS if len(lines) > 1 else None
+        mark(session, cluster, batch.windows, now_ms=now_ms, ingest_seq=ingest_seq, max_days=max_days)
     put_in_quarantine(session, cluster, batch.quarantined, now_ms=now_ms)
     batch.rejected.sort(key=lambda one: one.line)
     return Taken(batch.stored, batch.duplicate, tuple(batch.rejected))
@@ -206,12 +206,17 @@ def _changed(
             kept = _settle(batch, arrivals.kind, line, entry.now, fact)
             if kept is not entry.now:
                 entry.now, entry.values = kept, values if kept is fact else None
-    return [entry for entry in entries.values() if entry.before != entry.now]
+    return [
+        entry for entry in entries.values() if entry.before is not entry.now and entry.before != entry.now
+    ]
 
 
 def _settle(
     batch: _Batch, kind: FactKind[SomeFact], line: Line, known: SomeFact, arrived: SomeFact
 ) -> SomeFact:
+    if arrived == known:
+        batch.duplicate += 1
+        return known
     merged = kind.merge(known, arrived)
     lost = Refusal("conflict", "another fact of the same key and revision covers more, or sorts after it")
     if merged.loser is not None and merged.kept == known:
@@ -243,14 +248,14 @@ def _write(
     batch.windows += kind.touched(((entry.before, entry.now) for entry in changed), batch.now_ms)
 
 
-def _name_nodes(session: Session, facts: Iterable[Fact | None]) -> None:
+def _name_nodes(session: Session, arranged: Sequence[Arrivals[Any]]) -> None:
     """Keep the name that each node had last; a node is its UID, whatever it is called."""
     names: dict[tuple[str, str], tuple[int, str]] = {}
-    for fact in facts:
-        if isinstance(fact, AllocationFact | PresenceFact | NodeStateFact):
-            at_ms = fact.confirmed_at_ms if isinstance(fact, AllocationFact) else fact.to_ms
-            key = (fact.cluster, fact.node_uid)
-            names[key] = max(names.get(key, (0, "")), (at_ms, fact.node))
+    naming = (arrivals.facts for arrivals in arranged if arrivals.kind in _NAMING)
+    for fact in chain.from_iterable(naming):
+        at_ms = fact.confirmed_at_ms if isinstance(fact, AllocationFact) else fact.to_ms
+        key = (fact.cluster, fact.node_uid)
+        names[key] = max(names.get(key, (0, "")), (at_ms, fact.node))
     if not names:
         return
     statement = insert_into(session, Node)

@@ -56,6 +56,7 @@ class FactKind(Generic[SomeFact]):
         touched: Which time of which device changes from one fact (None: there was none) to another may
             have changed, seen from now.
         columns: Names of the table's columns that a fact says: all but `ingest_seq`.
+        said: Those of them that are fields of the fact; the others are computed from these.
         key_of: Takes the natural key out of the values of these columns; every one has at least two.
     """
 
@@ -64,6 +65,7 @@ class FactKind(Generic[SomeFact]):
     merge: Callable[[SomeFact, SomeFact], Merged[SomeFact]]
     touched: Callable[[Iterable[Change[SomeFact]], int], list[Window]]
     columns: tuple[str, ...] = field(init=False)
+    said: tuple[str, ...] = field(init=False)
     key_of: Callable[[Values], Key] = field(init=False)
     _get: Callable[[SomeFact], Values] = field(init=False)
     _labels_at: int | None = field(init=False)
@@ -72,6 +74,7 @@ class FactKind(Generic[SomeFact]):
         names = tuple(column.name for column in self.table.columns if column.name != "ingest_seq")
         key_places = [names.index(column.name) for column in self.key_columns]
         object.__setattr__(self, "columns", names)
+        object.__setattr__(self, "said", tuple(n for n in self.fact_type.__struct_fields__ if n != "schema"))
         object.__setattr__(self, "key_of", itemgetter(*key_places))
         object.__setattr__(self, "_get", attrgetter(*names))
         object.__setattr__(self, "_labels_at", names.index("labels") if "labels" in names else None)
@@ -102,8 +105,12 @@ class FactKind(Generic[SomeFact]):
 
     def fact_of(self, row: Mapping[str, Any]) -> SomeFact:
         """A row, by column name, as the fact that it keeps."""
-        fields = {name: row[name] for name in self.fact_type.__struct_fields__ if name != "schema"}
-        if "labels" in fields:
+        return self.fact_of_values([row[name] for name in self.said])
+
+    def fact_of_values(self, values: Iterable[Any]) -> SomeFact:
+        """A row, as the values of the columns `said`, as the fact that it keeps."""
+        fields = dict(zip(self.said, values, strict=True))
+        if self._labels_at is not None:
             fields["labels"] = msgspec.json.decode(fields["labels"], type=dict[str, str])
         return self.fact_type(**fields)
 

@@ -6,30 +6,53 @@ facts up to number n deletes marks up to n and leaves those that came meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from sqlalchemy import func, select, union
+from sqlalchemy import case, func, select, union
 from sqlalchemy.orm import Session
 
+from accounting.errors import InvalidError
 from accounting.facts.touching import Window
 from accounting.store.bulk import write_rows
 from accounting.store.models import AllocationReport, PresenceReport, RatingMark
 
+MAX_DAYS = 50_000
+"""Days of cards that the facts of one batch may touch; 5,000 cards 400 days back would be 2 million."""
+
 _IDS_PER_QUERY = 500
 
 
-def mark(session: Session, cluster: str, windows: Sequence[Window], *, now_ms: int, ingest_seq: int) -> None:
-    """Mark every day of every device that the windows touch."""
+class TooManyDaysError(InvalidError):
+    """The facts of a batch touch more days than one transaction should mark; half of them touch fewer."""
+
+
+def mark(
+    session: Session,
+    cluster: str,
+    windows: Sequence[Window],
+    *,
+    now_ms: int,
+    ingest_seq: int,
+    max_days: int | None = MAX_DAYS,
+) -> None:
+    """Mark every day of every device that the windows touch.
+
+    Raises:
+        TooManyDaysError: They are more than `max_days`.
+    """
     node_uids = {window.node_uid for window in windows if window.device_uuid is None}
     devices = {node_uid: _devices(session, cluster, node_uid) for node_uid in node_uids}
     touched: set[tuple[str, str, int]] = set()
-    # Ten slices of a card have the same hour to say.
     for window in _widened(session, cluster, list(dict.fromkeys(windows))):
         uuids = devices[window.node_uid] if window.device_uuid is None else (window.device_uuid,)
         for device_uuid in uuids:
             touched.update((window.node_uid, device_uuid, day_ms) for day_ms in window.days(now_ms=now_ms))
+            if max_days is not None and len(touched) > max_days:
+                raise TooManyDaysError(
+                    f"the facts touch more than {max_days} days of cards; send half of them"
+                )
     if not touched:
         return
     rows = [
@@ -58,11 +81,13 @@ def _widened(session: Session, cluster: str, windows: Sequence[Window]) -> Itera
     """The windows, as far as what else is known makes them reach."""
     ids = {window.allocation_id for window in windows if window.reach in {"slice", "slice_end"}}
     reports = _reports(session, cluster, [one for one in ids if one is not None])
+    cards = {(window.node_uid, window.device_uuid) for window in windows if window.reach == "card"}
+    firsts = _firsts(session, cluster, sorted((node, device) for node, device in cards if device is not None))
     for window in windows:
         if window.reach == "itself":
             yield window
         elif window.reach == "card":
-            yield _reaching_back(session, cluster, window)
+            yield _reaching_back(window, firsts)
         elif window.allocation_id is not None:
             yield from _over_the_slice(window, reports[window.allocation_id])
 
@@ -105,32 +130,50 @@ def _over_the_slice(window: Window, reports: Sequence[_Report]) -> Iterator[Wind
         yield replace(window, node_uid=node_uid, from_ms=from_ms, to_ms=to_ms)
 
 
-def _reaching_back(session: Session, cluster: str, window: Window) -> Window:
+@dataclass(slots=True)
+class _First:
+    """The first that is known of a card."""
+
+    bound_ms: int | None = None
+    reported_ms: int | None = None
+    sized_ms: int | None = None
+    """When a report first said how large it is."""
+
+
+def _firsts(
+    session: Session, cluster: str, cards: Sequence[tuple[str, str]]
+) -> Mapping[tuple[str, str], _First]:
+    firsts = {card: _First() for card in cards}
+    sized = case((PresenceReport.registered_mib > 0, PresenceReport.from_ms))
+    reported = func.min(PresenceReport.from_ms), func.min(sized)
+    for start in range(0, len(cards), _IDS_PER_QUERY):
+        nodes, devices = zip(*cards[start : start + _IDS_PER_QUERY], strict=True)
+        for table, wanted in (
+            (PresenceReport, reported),
+            (AllocationReport, (func.min(AllocationReport.bound_at_ms),)),
+        ):
+            here = table.node_uid, table.device_uuid
+            query = (
+                select(*here, *wanted)
+                .where(table.cluster == cluster, here[0].in_(set(nodes)), here[1].in_(set(devices)))
+                .group_by(*here)
+            )
+            for node_uid, device_uuid, *found in session.execute(query):
+                first = firsts.get((node_uid, device_uuid))
+                if first is None:
+                    continue
+                if table is PresenceReport:
+                    first.reported_ms, first.sized_ms = found
+                else:
+                    (first.bound_ms,) = found
+    return firsts
+
+
+def _reaching_back(window: Window, firsts: Mapping[tuple[str, str], _First]) -> Window:
     """Back to the first hold on the device, or report of it, if no earlier one says how large it is."""
-    here = (PresenceReport.cluster == cluster, PresenceReport.node_uid == window.node_uid)
-    earlier = session.scalar(
-        select(PresenceReport.from_ms)
-        .where(
-            *here,
-            PresenceReport.device_uuid == window.device_uuid,
-            PresenceReport.from_ms < window.from_ms,
-            PresenceReport.registered_mib > 0,
-        )
-        .limit(1)
-    )
-    if earlier is not None:
+    assert window.device_uuid is not None
+    first = firsts[window.node_uid, window.device_uuid]
+    if first.sized_ms is not None and first.sized_ms < window.from_ms:
         return window
-    first_bind_ms = session.scalar(
-        select(func.min(AllocationReport.bound_at_ms)).where(
-            AllocationReport.cluster == cluster,
-            AllocationReport.node_uid == window.node_uid,
-            AllocationReport.device_uuid == window.device_uuid,
-        )
-    )
-    first_report_ms = session.scalar(
-        select(func.min(PresenceReport.from_ms)).where(
-            *here, PresenceReport.device_uuid == window.device_uuid
-        )
-    )
-    starts = (at_ms for at_ms in (first_bind_ms, first_report_ms) if at_ms is not None)
+    starts = (at_ms for at_ms in (first.bound_ms, first.reported_ms) if at_ms is not None)
     return replace(window, from_ms=min(window.from_ms, *starts))

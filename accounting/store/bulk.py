@@ -7,8 +7,9 @@ other row is as it was. All of it is part of the caller's transaction.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 import psycopg
@@ -19,11 +20,14 @@ from sqlalchemy import (
     Column,
     Connection,
     MetaData,
+    Select,
     String,
     Table,
     TextClause,
     Uuid,
     and_,
+    any_,
+    bindparam,
     select,
     text,
 )
@@ -38,6 +42,11 @@ Insert: TypeAlias = sqlite.Insert | postgresql.Insert
 
 POSITION = "staged_at"
 """The column of a staged row that says where it stood among those that were staged, from 0."""
+
+_NOT_SOUGHT = frozenset({"epoch", "witness"})
+"""Parts of keys of which there are few for what stands before them in the key."""
+
+_MAX_COMBINATIONS = 20_000
 
 
 def insert_into(session: Session, model: type[Base]) -> Insert:
@@ -84,27 +93,30 @@ def stage_rows(
 
 
 def known_rows(
-    session: Session, model: type[Base], within: tuple[str, int, int] | None = None
-) -> list[tuple[int, tuple[Any, ...]]]:
-    """The rows that the table holds under the keys of the staged ones, each with the position of that one.
+    session: Session, model: type[Base], names: tuple[str, ...], keys: Mapping[tuple[Any, ...], int]
+) -> Iterator[tuple[int, Sequence[Any]]]:
+    """The rows that the table holds under the keys of the staged ones.
 
     Args:
         session: The transaction that staged them.
         model: The class of the table.
-        within: A column of the key and the least and largest value that it has among the staged rows: what
-            a table is partitioned by leads to its parts only as a constant.
+        names: The columns wanted.
+        keys: The position of each staged row by its primary key.
 
-    Returns:
-        Positions, and values in the order of the table's columns.
+    Yields:
+        The position, and the values of the columns.
     """
-    table = _table_of(model)
-    staged = _staged(table)
-    met = and_(*(column == staged.columns[column.name] for column in table.primary_key))
-    query = select(staged.columns[POSITION], table).select_from(staged).join(table, met)
-    if within is not None:
-        name, least, largest = within
-        query = query.where(table.columns[name].between(least, largest))
-    return [(position, tuple(values)) for position, *values in session.connection().execute(query)]
+    connection, table = session.connection(), _table_of(model)
+    if connection.dialect.name == "postgresql":
+        width = len(table.primary_key)
+        for sought in _sought(table, list(keys)):
+            for row in connection.execute(_lookup(table, names), sought):
+                position = keys.get(tuple(row[:width]))
+                if position is not None:
+                    yield position, row[width:]
+    else:
+        for row in connection.execute(_known(table, names)):
+            yield row[0], row[1:]
 
 
 def merge_staged(
@@ -133,6 +145,56 @@ def _staged(table: Table) -> Table:
     columns = (Column(column.name, column.type) for column in table.columns)
     position: Column[int] = Column(POSITION, BigInteger)
     return Table(f"staged_{table.name}", MetaData(), position, *columns, prefixes=["TEMPORARY"])
+
+
+@cache
+def _known(table: Table, names: tuple[str, ...]) -> Select[Any]:
+    staged = _staged(table)
+    met = and_(*(column == staged.columns[column.name] for column in table.primary_key))
+    wanted = (table.columns[name] for name in names)
+    return select(staged.columns[POSITION], *wanted).select_from(staged).join(table, met)
+
+
+@cache
+def _lookup(table: Table, names: tuple[str, ...]) -> Select[Any]:
+    """Rows by lists of what their keys hold: a few more than those of the keys.
+
+    Not a join: PostgreSQL has no statistics of a table that just begins to fill, and may then walk through
+    all of it for each staged row. Through lists it walks once at worst.
+    """
+    wanted = (table.columns[name] for name in names)
+    lists = (
+        column == any_(bindparam(column.name, type_=postgresql.ARRAY(column.type)))
+        for column in table.primary_key
+        if column.name not in _NOT_SOUGHT
+    )
+    return select(*table.primary_key, *wanted).where(*lists)
+
+
+def _sought(table: Table, keys: Sequence[tuple[Any, ...]]) -> Iterator[dict[str, list[Any]]]:
+    """The lists for `_lookup`; one, as long as all hours times all other parts of keys are not too many."""
+    columns = [column.name for column in table.primary_key]
+    if "hour_ms" not in columns:
+        yield _lists(columns, keys)
+        return
+    hour_at = columns.index("hour_ms")
+    chunk: list[tuple[Any, ...]] = []
+    hours: set[int] = set()
+    for key in sorted(keys, key=itemgetter(hour_at)):
+        if key[hour_at] not in hours and len(chunk) * (len(hours) + 1) > _MAX_COMBINATIONS:
+            yield _lists(columns, chunk)
+            chunk, hours = [], set()
+        hours.add(key[hour_at])
+        chunk.append(key)
+    yield _lists(columns, chunk)
+
+
+def _lists(columns: Sequence[str], keys: Sequence[tuple[Any, ...]]) -> dict[str, list[Any]]:
+    return {
+        name: list(set(values))
+        for name, values in zip(columns, zip(*keys, strict=True), strict=True)
+        if name not in _NOT_SOUGHT
+    }
 
 
 @cache

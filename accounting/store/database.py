@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from sqlalchemy import URL, Connection, Engine, event
@@ -79,21 +79,36 @@ class Database:
             session.rollback()
 
     @contextmanager
-    def writing(self, *, cluster: str | None = None) -> Iterator[Session]:
+    def writing(
+        self,
+        *,
+        cluster: str | None = None,
+        is_shared: bool = False,
+        before: Callable[[Session], None] | None = None,
+    ) -> Iterator[Session]:
         """A transaction that is committed when the block ends, and rolled back when it raises.
 
         Args:
             cluster: The one cluster whose facts and ledger it touches, besides rows that it alone makes;
                 others may then write for other clusters meanwhile. None: it has the books for itself.
+            is_shared: Others that share the cluster too may write for it meanwhile, each for its own cards
+                whose marks it has locked; whoever does not share it waits.
+            before: What it does before it waits for its turn, with temporary tables alone.
         """
         with self._session(self._writer) as session, session.begin():
-            connection = session.connection()  # takes the lock now, not at the first statement
+            connection = session.connection()  # takes SQLite's lock now, not at the first statement
+            if before is not None:
+                before(session)
             if self.is_postgresql:
                 if cluster is None:
                     postgresql.lock_books(connection)
                 else:
-                    postgresql.lock_cluster(connection, cluster)
+                    postgresql.lock_cluster(connection, cluster, is_shared=is_shared)
             yield session
+
+    def reopened_at(self) -> str:
+        """The URL with its password, for a process of ours that opens the same database."""
+        return self._url.render_as_string(hide_password=False)
 
     @contextmanager
     def turn(self, task: str) -> Iterator[None]:

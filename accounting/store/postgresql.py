@@ -43,10 +43,22 @@ def lock_books(connection: Connection) -> None:
     connection.execute(_LOCK, {"namespace": _NAMESPACE, "what": _BOOKS})
 
 
-def lock_cluster(connection: Connection, cluster: str) -> None:
-    """Have one cluster alone until the transaction ends; writers of other clusters go on."""
-    connection.execute(_LOCK_SHARED, {"namespace": _NAMESPACE, "what": _BOOKS})
-    connection.execute(_LOCK, {"namespace": _NAMESPACE, "what": _number(f"cluster {cluster}")})
+def lock_cluster(connection: Connection, cluster: str, *, is_shared: bool = False) -> None:
+    """Have one cluster alone until the transaction ends; writers of other clusters go on.
+
+    Those that share it have it together, each for its own cards.
+    """
+    what = {"namespace": _NAMESPACE, "books": _BOOKS, "cluster": _number(f"cluster {cluster}")}
+    connection.execute(_SHARE_CLUSTER if is_shared else _LOCK_CLUSTER, what)
+
+
+def lock_making(connection: Connection) -> None:
+    """Be the only one, until the transaction ends, who makes tenants and periods that are not there yet.
+
+    Whoever has it looks again before making one: those who share a cluster may need the same.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.execute(_LOCK, {"namespace": _NAMESPACE, "what": _number("making")})
 
 
 def wait_for_turn(connection: Connection, task: str) -> None:
@@ -80,7 +92,13 @@ def _number(name: str) -> int:
 
 
 _LOCK = text("SELECT pg_advisory_xact_lock(:namespace, :what)")
-_LOCK_SHARED = text("SELECT pg_advisory_xact_lock_shared(:namespace, :what)")
+_LOCK_CLUSTER = text(
+    "SELECT pg_advisory_xact_lock_shared(:namespace, :books), pg_advisory_xact_lock(:namespace, :cluster)"
+)
+_SHARE_CLUSTER = text(
+    "SELECT pg_advisory_xact_lock_shared(:namespace, :books), "
+    "pg_advisory_xact_lock_shared(:namespace, :cluster)"
+)
 _TAKE_TURN = text("SELECT pg_advisory_lock(:namespace, :what)")
 _SORTED_OTHERWISE = text(
     """
