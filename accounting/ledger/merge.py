@@ -15,7 +15,6 @@ from accounting.ledger.pricing import plain_model
 from contract.facts import (
     AllocationFact,
     ContainerKind,
-    DeviceUsageFact,
     EndKind,
     SliceUsageFact,
     UnallocatedUseFact,
@@ -204,20 +203,6 @@ class ContainerHour:
     source: str
     down_use: tuple[tuple[int, int], ...]
     """The intervals of the epochs that measured SM time while the device counted as down."""
-    epochs_left_out: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceHour:
-    """What one device did in one UTC hour, over the epochs taken."""
-
-    covered_ms: int
-    busy_ppm_ms: int
-    energy_mj: int
-    energy_idle_mj: int
-    energy_unattributed_mj: int
-    sm_unattributed_ppm_ms: int
-    epochs_left_out: tuple[str, ...]
 
 
 Use = TypeVar("Use", bound=UsageFact)
@@ -250,7 +235,7 @@ def take_epochs(uses: Iterable[Use]) -> tuple[list[Use], list[Use]]:
 
 def merge_container_hour(uses: Iterable[SliceUsageFact | UnallocatedUseFact]) -> ContainerHour:
     """The hour of one slice: the sum over the epochs taken, the peak by maximum."""
-    taken, left_out = take_epochs(uses)
+    taken, _ = take_epochs(uses)
     sources = {use.source for use in taken}
     return ContainerHour(
         covered_ms=sum(use.covered_ms for use in taken),
@@ -264,21 +249,6 @@ def merge_container_hour(uses: Iterable[SliceUsageFact | UnallocatedUseFact]) ->
         over_limit_ms=sum(use.over_limit_ms for use in taken),
         source=next((rung for rung in SOURCE_RUNGS if rung in sources), "none"),
         down_use=tuple(sorted((use.from_ms, use.to_ms) for use in taken if use.sm_down_ppm_ms > 0)),
-        epochs_left_out=tuple(sorted(use.epoch for use in left_out)),
-    )
-
-
-def merge_device_hour(uses: Iterable[DeviceUsageFact]) -> DeviceHour:
-    """The hour of one device: the sum over the epochs taken."""
-    taken, left_out = take_epochs(uses)
-    return DeviceHour(
-        covered_ms=sum(use.covered_ms for use in taken),
-        busy_ppm_ms=sum(use.busy_ppm_ms for use in taken),
-        energy_mj=sum(use.energy_mj for use in taken),
-        energy_idle_mj=sum(use.energy_idle_mj for use in taken),
-        energy_unattributed_mj=sum(use.energy_unattributed_mj for use in taken),
-        sm_unattributed_ppm_ms=sum(use.sm_unattributed_ppm_ms for use in taken),
-        epochs_left_out=tuple(sorted(use.epoch for use in left_out)),
     )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
 
-from accounting.ledger.intervals import Interval, clip, subtract, union
+from accounting.ledger.intervals import Interval, clip, subtract
 from accounting.ledger.pricing import plain_model
 from contract.facts import NodeStateFact, PresenceFact
 from contract.units import MS_PER_HOUR
@@ -235,8 +235,3 @@ def _bridge(spans: Sequence[PresenceSpan]) -> list[PresenceSpan]:
             _append(filled, replace(before, from_ms=before.to_ms, to_ms=span.from_ms, basis="bridged"))
         _append(filled, span)
     return filled
-
-
-def confirmed_times(spans: Iterable[PresenceSpan]) -> list[Interval]:
-    """The part of presence that a witness vouches for."""
-    return union((span.from_ms, span.to_ms) for span in spans if span.is_confirmed)

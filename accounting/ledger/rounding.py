@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 
-from contract.apportion import apportion
 from contract.units import CARD_HOUR_PPM_MS, MJ_PER_KWH
 
 EXACT = Context(prec=50, rounding=ROUND_HALF_EVEN)
@@ -77,24 +76,6 @@ def round_statement(amounts: Sequence[Decimal], currency: str) -> Rounded:
     shown = tuple(to_currency(amount, currency) for amount in amounts)
     total = to_currency(exact_sum(amounts), currency)
     return Rounded(shown=shown, rounding=EXACT.subtract(total, exact_sum(shown)), total=total)
-
-
-def distribute(total: Decimal, weights: Sequence[int], currency: str) -> list[Decimal]:
-    """Split an amount by weights in minor units, so that the parts add up to it (largest remainder).
-
-    Args:
-        total: Not negative, with no more digits than the currency has.
-        weights: In the order of the receivers' keys, which decides ties.
-        currency: ISO 4217 code.
-
-    Raises:
-        ValueError: The total is finer than the currency's smallest unit.
-    """
-    digits = minor_digits(currency)
-    units = total.scaleb(digits, context=EXACT)
-    if units != units.to_integral_value():
-        raise ValueError(f"cannot distribute {total} {currency}: it is finer than {digits} digits")
-    return [Decimal(part).scaleb(-digits, context=EXACT) for part in apportion(int(units), weights)]
 
 
 PPM_MS, MJ = "ppm_ms", "mj"

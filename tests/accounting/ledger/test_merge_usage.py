@@ -8,8 +8,8 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accounting.ledger.merge import conflict_winner, merge_container_hour, merge_device_hour, take_epochs
-from contract.facts import DeviceUsageFact, SliceUsageFact
+from accounting.ledger.merge import conflict_winner, merge_container_hour, take_epochs
+from contract.facts import SliceUsageFact
 from contract.ids import ClusterCode, DeviceUuid, EpochId, NodeUid, PodUid
 
 At = Callable[..., int]
@@ -36,7 +36,6 @@ def test_an_older_revision_that_comes_last_changes_nothing_and_a_new_epoch_adds(
     hour = merge_container_hour(facts)
     assert hour.covered_ms == 305_000
     assert hour.sm_ppm_ms == 7 + 5
-    assert hour.epochs_left_out == ()
 
 
 def test_two_exporters_on_a_node_never_double_the_hour(at: At, slice_usage: Make) -> None:
@@ -45,7 +44,8 @@ def test_two_exporters_on_a_node_never_double_the_hour(at: At, slice_usage: Make
     c = slice_usage(epoch="C", from_ms=at("10:45"), to_ms=at("11:00"), covered_ms=900_000)
     hour = merge_container_hour([c, b, a])
     assert hour.covered_ms == 3_300_000
-    assert hour.epochs_left_out == ("B",)
+    taken, left_out = take_epochs([c, b, a])
+    assert ([use.epoch for use in taken], [use.epoch for use in left_out]) == (["A", "C"], ["B"])
 
 
 def test_peak_is_the_largest_and_source_the_best_of_the_epochs(slice_usage: Make) -> None:
@@ -76,31 +76,6 @@ def test_of_equal_revisions_with_other_content_the_better_covered_wins_in_either
     # Equal cover: the canonical bytes decide, and "sm_ppm_ms":9 sorts after "sm_ppm_ms":1.
     one, nine = slice_usage(covered_ms=100, sm_ppm_ms=1), slice_usage(covered_ms=100, sm_ppm_ms=9)
     assert conflict_winner(one, nine) == conflict_winner(nine, one) == nine
-
-
-def test_device_hours_add_up_over_epochs() -> None:
-    def fact(epoch: str, from_ms: int, to_ms: int) -> DeviceUsageFact:
-        return DeviceUsageFact(
-            cluster=ClusterCode("c"),
-            device_uuid=DeviceUuid("GPU-1"),
-            node_uid=NodeUid("n"),
-            hour_ms=0,
-            epoch=EpochId(epoch),
-            revision=1,
-            from_ms=from_ms,
-            to_ms=to_ms,
-            covered_ms=to_ms - from_ms,
-            busy_ppm_ms=10,
-            energy_mj=100,
-            energy_idle_mj=40,
-            energy_unattributed_mj=5,
-            sm_unattributed_ppm_ms=2,
-        )
-
-    hour = merge_device_hour([fact("A", 0, 50), fact("B", 50, 80), fact("C", 70, 90)])
-    assert (hour.covered_ms, hour.energy_mj, hour.energy_idle_mj) == (80, 200, 80)
-    assert (hour.energy_unattributed_mj, hour.sm_unattributed_ppm_ms, hour.busy_ppm_ms) == (10, 4, 20)
-    assert hour.epochs_left_out == ("C",)
 
 
 @st.composite

@@ -13,7 +13,6 @@ from accounting.ledger.pricing import AmbiguousPriceError, Price, edges, resolve
 from accounting.ledger.rounding import (
     amount_of,
     card_hours,
-    distribute,
     exact_sum,
     minor_digits,
     round_statement,
@@ -89,24 +88,6 @@ def test_shown_lines_and_the_rounding_line_are_the_total() -> None:
     assert (rounded.total, rounded.rounding) == (Decimal("7.04"), Decimal("0.01"))
 
 
-@pytest.mark.parametrize(
-    ("total", "weights", "currency", "expected"),
-    [
-        ("10.00", [1, 1, 4], "EUR", ["1.67", "1.67", "6.66"]),
-        ("1.00", [5, 3, 3], "EUR", ["0.46", "0.27", "0.27"]),
-        ("1000", [2, 2, 3], "JPY", ["286", "286", "428"]),
-        ("0.010", [1, 1, 1], "KWD", ["0.004", "0.003", "0.003"]),
-    ],
-)
-def test_largest_remainder(total: str, weights: list[int], currency: str, expected: list[str]) -> None:
-    assert distribute(Decimal(total), weights, currency) == [Decimal(part) for part in expected]
-
-
-def test_amount_finer_than_its_currency_is_not_distributed() -> None:
-    with pytest.raises(ValueError, match="finer than 0 digits"):
-        distribute(Decimal("1.5"), [1], "JPY")
-
-
 def test_currencies_have_their_own_digits() -> None:
     assert [minor_digits(code) for code in ("EUR", "JPY", "KWD")] == [2, 0, 3]
     assert to_currency(Decimal("0.125"), "EUR") == Decimal("0.12")
@@ -126,13 +107,3 @@ def test_statement_adds_up_whatever_the_order(lines: list[Decimal], currency: st
     rounded = round_statement(lines, currency)
     assert exact_sum(rounded.shown) + rounded.rounding == rounded.total
     assert rounded.total == to_currency(exact_sum(reversed(lines)), currency)
-
-
-@given(
-    st.integers(0, 10**9),
-    st.lists(st.integers(0, 1000), min_size=1, max_size=20).filter(any),
-    st.sampled_from([("EUR", 2), ("JPY", 0), ("KWD", 3)]),
-)
-def test_distributed_amounts_add_up(units: int, weights: list[int], currency: tuple[str, int]) -> None:
-    total = Decimal(units).scaleb(-currency[1])
-    assert sum(distribute(total, weights, currency[0])) == total
