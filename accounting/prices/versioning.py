@@ -1,4 +1,4 @@
-"""How a versioned row is replaced: prices, policies, discounts, tenant rules and moves go through here.
+"""How a versioned row is replaced: prices, policies, discounts, tenant rules and moves, budgets go through here.
 
 Invariant: a version is never edited. Over the same validity a new one supersedes it, with a reason; an
 open-ended version ends where a later one begins, by a successor that says the same up to there. Anything
@@ -20,6 +20,7 @@ from accounting.access.viewer import Viewer
 from accounting.errors import ConflictError, InvalidError
 from accounting.ledger.calendar import at_text
 from accounting.store.models import (
+    Budget,
     DeviceHour,
     PolicyVersion,
     PriceVersion,
@@ -39,9 +40,9 @@ _MARKED_BY_VERSION = 1
 _OF_THE_RECORDING = frozenset({"id", "valid_to_ms", "recorded_at_ms", "recorded_by", "supersedes_id"})
 _OF_THE_END = frozenset({"superseded_at_ms", "reason"})
 
-Versioned: TypeAlias = PriceVersion | PolicyVersion | TenantDiscount | TenantRule | TenantMove
+Versioned: TypeAlias = PriceVersion | PolicyVersion | TenantDiscount | TenantRule | TenantMove | Budget
 
-Row = TypeVar("Row", PriceVersion, PolicyVersion, TenantDiscount, TenantRule, TenantMove)
+Row = TypeVar("Row", PriceVersion, PolicyVersion, TenantDiscount, TenantRule, TenantMove, Budget)
 RuleOrMove = TypeVar("RuleOrMove", TenantRule, TenantMove)
 
 

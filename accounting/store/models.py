@@ -17,6 +17,7 @@ from accounting.store.book_tables import (
     RatingState,
     TenantDiscount,
 )
+from accounting.store.budget_tables import Budget, BudgetCrossing
 from accounting.store.fact_tables import (
     AllocationReport,
     DeviceFact,
@@ -40,6 +41,8 @@ __all__ = [
     "Base",
     "BillingAccount",
     "BillingPeriod",
+    "Budget",
+    "BudgetCrossing",
     "Cluster",
     "ClusterTrust",
     "Correction",

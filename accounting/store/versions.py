@@ -18,10 +18,22 @@ import msgspec
 from sqlalchemy import ColumnElement, and_, exists, func, select
 from sqlalchemy.orm import Session, aliased
 
-from accounting.store.models import PolicyVersion, PriceVersion, TenantDiscount, TenantMove, TenantRule
+from accounting.store.models import (
+    Budget,
+    PolicyVersion,
+    PriceVersion,
+    TenantDiscount,
+    TenantMove,
+    TenantRule,
+)
 
 Versioned: TypeAlias = (
-    type[PriceVersion] | type[PolicyVersion] | type[TenantDiscount] | type[TenantRule] | type[TenantMove]
+    type[PriceVersion]
+    | type[PolicyVersion]
+    | type[TenantDiscount]
+    | type[TenantRule]
+    | type[TenantMove]
+    | type[Budget]
 )
 
 VERSIONED: tuple[Versioned, ...] = (PriceVersion, PolicyVersion, TenantDiscount, TenantRule, TenantMove)
