@@ -80,7 +80,7 @@ class Bookkeeping:
             self._keep(self.tenant_token_file(cluster), token)
         argv = [sys.executable, "-m", "slicemeter", "accounting", "serve", "--database", self._database]
         argv += ["--listen", self.target.url.removeprefix("http://"), "--grace-seconds", str(GRACE_S)]
-        argv += ["--rate-interval", str(RATE_INTERVAL_S)]
+        argv += ["--rate-interval", str(RATE_INTERVAL_S), "--open-metrics"]
         log = self._logs / "accounting.log"
         self._household.add(Program(self.target.name, argv, log, clean_environ()))
 

@@ -25,6 +25,7 @@ from accounting.api import (
     tenants,
 )
 from accounting.api.dependencies import Clock, Service
+from accounting.api.headers import SecurityHeaders
 from accounting.api.limits import RequestLimits
 from accounting.api.metrics import ServiceMetrics
 from accounting.api.money import Money
@@ -70,6 +71,7 @@ def create_app(
     app.state.service = Service(database, settings, clock, ServiceMetrics(database, money or Money()))
     problems.install(app)
     app.add_middleware(RequestLimits)
+    app.add_middleware(SecurityHeaders)
     for router in ROUTERS:
         app.include_router(router)
     return app

@@ -7,12 +7,13 @@ shows it selects through `accounting.access.viewer.only_visible`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, TypeAlias
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
+from accounting.access.attempts import FailedSignIns
 from accounting.access.refusal import TokenRefusedError
 from accounting.access.sign_in import sign_in, sign_in_scope
 from accounting.access.viewer import READERS, Role, Viewer
@@ -20,6 +21,7 @@ from accounting.api.metrics import ServiceMetrics
 from accounting.api.problems import Problem
 from accounting.settings import Settings
 from accounting.store.database import Database
+from contract.units import MS_PER_SECOND
 
 Clock: TypeAlias = Callable[[], int]
 """Now, in Unix milliseconds."""
@@ -33,6 +35,7 @@ class Service:
     settings: Settings
     clock: Clock
     metrics: ServiceMetrics
+    failures: FailedSignIns = field(default_factory=FailedSignIns)
 
 
 def _service(request: Request) -> Service:
@@ -47,18 +50,39 @@ WholeService = Annotated[Service, Depends(_service)]
 _bearer = HTTPBearer(auto_error=False, description="A token made by: slicemeter accounting token create")
 
 
-def _viewer(
-    service: WholeService, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
-) -> Viewer:
+Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
+
+
+def viewer_of(request: Request, service: WholeService, credentials: Credentials) -> Viewer:
+    """Who bears the request's token.
+
+    Raises:
+        Problem: 401, nobody; 429, too many failures came from this address.
+    """
     token = "" if credentials is None else credentials.credentials
+    address = "" if request.client is None else request.client.host
+    now_ms = service.clock()
+    if not token:
+        raise _refused(TokenRefusedError())
+    wait_ms = service.failures.wait_ms(address, token, now_ms=now_ms)
+    if wait_ms:
+        seconds = str(-(-wait_ms // MS_PER_SECOND))
+        raise Problem(429, "too many failed sign-ins; try again later", headers={"Retry-After": seconds})
     try:
         with service.database.seen_as(sign_in_scope(token)).reading() as session:
-            return sign_in(session, token, now_ms=service.clock())
+            viewer = sign_in(session, token, now_ms=now_ms)
     except TokenRefusedError as error:
-        raise Problem(401, str(error), headers={"WWW-Authenticate": "Bearer"}) from None
+        service.failures.failed(address, token, now_ms=now_ms)
+        raise _refused(error) from None
+    service.failures.succeeded(token)
+    return viewer
 
 
-def _service_for(service: WholeService, viewer: Annotated[Viewer, Depends(_viewer)]) -> Service:
+def _refused(error: TokenRefusedError) -> Problem:
+    return Problem(401, str(error), headers={"WWW-Authenticate": "Bearer"})
+
+
+def _service_for(service: WholeService, viewer: Annotated[Viewer, Depends(viewer_of)]) -> Service:
     return replace(service, database=service.database.seen_as(viewer.scope))
 
 
@@ -69,7 +93,7 @@ InService = Annotated[Service, Depends(_service_for)]
 def allow(*roles: Role) -> Callable[[Viewer], Viewer]:
     """A dependency that lets these roles pass and answers 403 to all others."""
 
-    def check(viewer: Annotated[Viewer, Depends(_viewer)]) -> Viewer:
+    def check(viewer: Annotated[Viewer, Depends(viewer_of)]) -> Viewer:
         if viewer.role not in roles:
             raise Problem(403, f"this needs a token of role {' or '.join(roles)}")
         return viewer

@@ -16,6 +16,7 @@ from fastapi.responses import JSONResponse
 from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException
 
+from accounting.api.headers import SECURITY_HEADERS
 from accounting.errors import AccountingError, ConflictError, NotFoundError
 
 MEDIA_TYPE = "application/problem+json"
@@ -51,7 +52,8 @@ def problem_answer(
     """An error as it is answered."""
     # `type` is left out: RFC 9457 says it then is about:blank and the title is the status phrase.
     body = {"title": HTTPStatus(status).phrase, "status": status, "detail": detail, **(members or {})}
-    return JSONResponse(body, status, headers, MEDIA_TYPE)
+    # The last resort answers outside of the middleware that adds them.
+    return JSONResponse(body, status, {**SECURITY_HEADERS, **(headers or {})}, MEDIA_TYPE)
 
 
 async def _http_error(_request: Request, error: Exception) -> JSONResponse:

@@ -12,7 +12,9 @@ import uvicorn
 from prometheus_client import CollectorRegistry
 from sqlalchemy import func, select
 
+from accounting.access.service_accounts import Trust
 from accounting.access.tokens import revoke_token
+from accounting.access.trust import trust_cluster
 from accounting.access.viewer import COMMAND_LINE
 from accounting.api.app import create_app
 from accounting.api.serving import address_of, listen
@@ -29,6 +31,7 @@ from exporter.settings import AccountingAccess
 from lab.golden.books import open_books
 from lab.golden.facts import facts_until
 from lab.golden.month import ALPHA_2, GOLDEN_MONTH, NOW_MS
+from tests.accounting.access.projected import AUDIENCE, CLUSTER, ISSUER, NODE, Issuer
 
 
 @pytest.fixture
@@ -152,3 +155,26 @@ def test_facts_wait_when_another_cluster_goes_by_this_code(
         assert (exporter.pushes("refused"), exporter.state.pending().count) == (1, 10)
         exporter.push(url)
     assert exporter.state.pending().count == 0
+
+
+def test_a_projected_token_is_read_anew_and_speaks_for_its_node(
+    books: Database, exporter: Exporter, token_file: Path, told: list[Fact]
+) -> None:
+    issuer = Issuer()
+    trust = Trust("alpha", ISSUER, AUDIENCE, issuer.jwks(), NODE, CLUSTER)
+    with books.writing() as session:
+        trust_cluster(session, trust, by=COMMAND_LINE, now_ms=0)
+    old = issuer.token(issuer.claims(now_ms=NOW_MS - 3_600_000, node_uid=ALPHA_2.uid))
+    # The kubelet puts a new file in the place of the old one, which ends with a newline or not.
+    token_file.write_text(old)
+    own = [fact for fact in told if getattr(fact, "witness", "node") == "node"]
+    exporter.state.commit(b"", own[:10])
+    with listening(books) as url:
+        exporter.push(url)
+        assert exporter.pushes("refused") == 1
+        renewed = token_file.with_name("renewed")
+        renewed.write_text(issuer.token(issuer.claims(now_ms=NOW_MS, node_uid=ALPHA_2.uid)) + "\n")
+        renewed.replace(token_file)
+        exporter.push(url)
+    assert exporter.state.pending().count == 0
+    assert counts(books)[1] == 0

@@ -35,7 +35,7 @@ class Accounting:
     """A running service with the golden month's books, whose clock the test sets."""
 
     database: Database
-    settings: Settings = field(default_factory=Settings)
+    settings: Settings = field(default_factory=lambda: Settings(are_metrics_open=True))
     now_ms: int = NOW_MS
     address: str = ""
     tokens: dict[str, str] = field(default_factory=dict)
