@@ -28,7 +28,7 @@ class Column:
         kind: What its values are.
         digits: Of a decimal: at most so many after the point; more are an error, never rounded.
         keeps_zeros: Of a decimal: shown with all digits that its currency has.
-        has_point: Of a decimal: written with a point, so that whoever guesses types takes it for none but one.
+        has_point: Of a decimal: always with a point, for whoever guesses types from what is written.
     """
 
     name: str

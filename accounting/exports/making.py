@@ -7,6 +7,7 @@ but an error; lines are streamed, so that memory does not grow with the month.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import IO, Literal, TypeAlias, get_args
@@ -120,11 +121,22 @@ def write_export(
         return _focus(session, frame, wanted, file, progress)
     writer: Writer = _WRITERS[wanted.form](file, COLUMNS)
     rows = 0
-    for row in ledger_rows(frame, stream_lines(session, frame, with_use=True, progress=progress)):
-        writer.row(row)
-        rows += 1
-    writer.finish()
+    with _finished(writer):
+        for row in ledger_rows(frame, stream_lines(session, frame, with_use=True, progress=progress)):
+            writer.row(row)
+            rows += 1
     return Exported(frame, rows)
+
+
+@contextmanager
+def _finished(writer: Writer) -> Iterator[None]:
+    """Finish a file when the block ends, or let go of it when it raises."""
+    try:
+        yield
+    except BaseException:
+        writer.abandon()
+        raise
+    writer.finish()
 
 
 def _focus(session: Session, frame: Frame, wanted: Wanted, file: IO[bytes], progress: Progress) -> Exported:
@@ -145,12 +157,12 @@ def _focus(session: Session, frame: Frame, wanted: Wanted, file: IO[bytes], prog
         case "billing-period":
             columns, rows = document_columns("billing-period"), [billing_period(frame)]
     checked = _Checked(_WRITERS[wanted.form](file, columns), columns, wanted)
-    with checked.linter:
+    with _finished(checked.writer), checked.linter:
         checked.write(rows)
         _require_prices(charges)
         if wanted.dataset == "cost-and-usage":
             checked.expect(_totals(charges))
-        checked.finish()
+        checked.check()
     return Exported(frame, checked.linter.rows)
 
 
@@ -208,17 +220,16 @@ class _Checked:
             values: list[Value] = [charge.get(column.name) for column in self.columns]
             texts = [column.text(value) for column, value in zip(self.columns, values, strict=True)]
             _refuse(self.linter.row(texts))
-            self.writer.row(values)
+            self.writer.row(values, texts)
 
     def expect(self, totals: dict[str, Decimal]) -> None:
         """Say what the invoices must come to."""
         if self.linter.rows:
             self._expected |= totals
 
-    def finish(self) -> None:
+    def check(self) -> None:
         """Check all rows together; an empty month is no fault."""
         _refuse(finding for finding in self.linter.finish() if finding.rule != "no-rows")
-        self.writer.finish()
 
 
 def _refuse(findings: Iterator[Finding]) -> None:

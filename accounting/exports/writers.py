@@ -25,11 +25,14 @@ _ROWS_AT_A_TIME = 8_192
 class Writer(Protocol):
     """Writes one file."""
 
-    def row(self, values: Sequence[Value]) -> None:
-        """Write one row, a value for each column."""
+    def row(self, values: Sequence[Value], texts: Sequence[str] | None = None) -> None:
+        """Write one row, a value for each column; `texts` are the same as text, if somebody has them."""
 
     def finish(self) -> None:
         """Write what is left; the file stays open."""
+
+    def abandon(self) -> None:
+        """Let go of a file that will not become whole."""
 
 
 class CsvWriter:
@@ -38,23 +41,27 @@ class CsvWriter:
     def __init__(self, file: IO[bytes], columns: Sequence[Column]) -> None:
         self._columns = columns
         self._text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+        self._are_texts = [column.kind == "text" for column in columns]
         self._writer = csv.writer(self._text, lineterminator="\r\n")
         self._writer.writerow(column.name for column in columns)
 
-    def row(self, values: Sequence[Value]) -> None:
+    def row(self, values: Sequence[Value], texts: Sequence[str] | None = None) -> None:
         """Write one row."""
+        cells = texts or [column.text(value) for column, value in zip(self._columns, values, strict=True)]
         self._writer.writerow(
-            [_cell(column, value) for column, value in zip(self._columns, values, strict=True)]
+            [
+                f"'{cell}" if is_text and cell.startswith(FORMULA_STARTS) else cell
+                for cell, is_text in zip(cells, self._are_texts, strict=True)
+            ]
         )
 
     def finish(self) -> None:
         """Write what is left."""
         self._text.detach()
 
-
-def _cell(column: Column, value: Value) -> str:
-    text = column.text(value)
-    return f"'{text}" if column.kind == "text" and text.startswith(FORMULA_STARTS) else text
+    def abandon(self) -> None:
+        """Leave the file open."""
+        self._text.detach()
 
 
 class JsonWriter:
@@ -66,7 +73,7 @@ class JsonWriter:
         self._encode = msgspec.json.Encoder().encode
         self._before = b"[\n"
 
-    def row(self, values: Sequence[Value]) -> None:
+    def row(self, values: Sequence[Value], texts: Sequence[str] | None = None) -> None:  # noqa: ARG002 - Writer's
         """Write one row."""
         found = {
             column.name: value if value is None or column.kind == "count" else column.text(value)
@@ -78,6 +85,9 @@ class JsonWriter:
     def finish(self) -> None:
         """Close the array."""
         self._file.write(b"[]\n" if self._before == b"[\n" else b"\n]\n")
+
+    def abandon(self) -> None:
+        """There is nothing to let go of."""
 
 
 class ParquetWriter:
@@ -109,7 +119,7 @@ class ParquetWriter:
             case "text":
                 return self._arrow.string()
 
-    def row(self, values: Sequence[Value]) -> None:
+    def row(self, values: Sequence[Value], texts: Sequence[str] | None = None) -> None:  # noqa: ARG002 - Writer's
         """Write one row."""
         self._rows.append(values)
         if len(self._rows) == _ROWS_AT_A_TIME:
@@ -127,6 +137,10 @@ class ParquetWriter:
         """Write the last group and the index."""
         if self._rows:
             self._flush()
+        self._writer.close()
+
+    def abandon(self) -> None:
+        """Close what pyarrow would else close when the file is gone."""
         self._writer.close()
 
 

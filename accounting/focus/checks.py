@@ -115,8 +115,12 @@ class Row:
 Check: TypeAlias = Callable[[Row], Iterator[Problem]]
 
 
+Known: TypeAlias = dict[str, tuple[str, Decimal | int | None]]
+"""By column: the last clean text and what it is read as, since most values are those of the row before."""
+
+
 def read_row(
-    texts: Mapping[str, str], columns: Mapping[str, FocusColumn], version: Version
+    texts: Mapping[str, str], columns: Mapping[str, FocusColumn], version: Version, known: Known
 ) -> tuple[Row, list[Problem]]:
     """Read the values of a row; those that are none are problems."""
     numbers: dict[str, Decimal] = {}
@@ -128,32 +132,43 @@ def read_row(
             if column is not None and not column.is_nullable:
                 problems.append(Problem("null-not-allowed", name, "it is empty"))
             continue
-        if text.isspace() or text.lower() in PLACEHOLDERS:
-            problems.append(Problem("placeholder", name, f'it says "{text}"'))
-        elif column is not None:
-            problems += _value_problems(column, text, numbers, instants)
+        before = known.get(name)
+        if before is not None and before[0] == text:
+            value = before[1]
+        else:
+            value, found = _read(name, column, text)
+            if found:
+                problems += found
+            else:
+                known[name] = text, value
+        if isinstance(value, Decimal):
+            numbers[name] = value
+        elif value is not None:
+            instants[name] = value
     return Row(texts, numbers, instants, version), problems
 
 
-def _value_problems(
-    column: FocusColumn, text: str, numbers: dict[str, Decimal], instants: dict[str, int]
-) -> Iterator[Problem]:
-    name, kind = column.name, column.kind
-    if kind in NUMBERS:
+def _read(name: str, column: FocusColumn | None, text: str) -> tuple[Decimal | int | None, list[Problem]]:
+    """The number or instant that a text is, if it is to be one, and what is wrong with it."""
+    if text.isspace() or text.lower() in PLACEHOLDERS:
+        return None, [Problem("placeholder", name, f'it says "{text}"')]
+    if column is None:
+        return None, []
+    if column.kind in NUMBERS:
         value = number(text)
         if value is None:
-            yield Problem("decimal-format", name, f'"{text}"')
-            return
-        numbers[name] = value
-        if kind == "price" and value < 0:
-            yield Problem("price-negative", name, text)
-    elif kind == "instant":
+            return None, [Problem("decimal-format", name, f'"{text}"')]
+        is_negative_price = column.kind == "price" and value < 0
+        return value, [Problem("price-negative", name, text)] if is_negative_price else []
+    if column.kind == "instant":
         at_ms = instant_ms(text)
-        if at_ms is None:
-            yield Problem("instant-format", name, f'"{text}"')
-            return
-        instants[name] = at_ms
-    elif kind == "currency" and not is_national_currency(text):
+        return at_ms, [] if at_ms is not None else [Problem("instant-format", name, f'"{text}"')]
+    return None, list(_text_problems(column, text))
+
+
+def _text_problems(column: FocusColumn, text: str) -> Iterator[Problem]:
+    name, kind = column.name, column.kind
+    if kind == "currency" and not is_national_currency(text):
         yield Problem("currency-code", name, f'"{text}"')
     elif kind == "unit" and not is_unit(text):
         yield Problem("unit-format", name, f'"{text}"')

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from accounting.focus.across import Across, Charges, InvoiceDetails, Periods, Totals
-from accounting.focus.checks import CHECKS, Problem, read_row, row_problems
+from accounting.focus.checks import CHECKS, Known, Problem, read_row, row_problems
 from accounting.focus.model import Dataset, Version, columns_of
 from accounting.focus.repeats import Repeats
 from accounting.focus.rules import RULES
@@ -67,6 +67,7 @@ class Linter:
         self.rows = 0
         self._header = list(header)
         self._columns = columns_of(dataset, version)
+        self._known: Known = {}
         self._repeats = Repeats()
         self._across: Across
         match dataset:
@@ -113,7 +114,7 @@ class Linter:
             yield _finding(self.rows, Problem("row-width", "", detail))
             return
         texts: Mapping[str, str] = dict(zip(self._header, cells, strict=True))
-        row, problems = read_row(texts, self._columns, self.version)
+        row, problems = read_row(texts, self._columns, self.version, self._known)
         problems += row_problems(row, CHECKS[self.dataset])
         problems += self._across.add(self.rows, row)
         for problem in problems:

@@ -100,6 +100,19 @@ def test_many_rows_make_many_groups_and_the_same_bytes_twice() -> None:
     assert (opened.metadata.num_rows, opened.metadata.num_row_groups) == (20_000, 3)
 
 
+@pytest.mark.parametrize("kind", [CsvWriter, JsonWriter, ParquetWriter])
+def test_a_file_that_is_abandoned_stays_open_and_nobody_complains_later(
+    kind: type[CsvWriter | JsonWriter | ParquetWriter],
+) -> None:
+    file = io.BytesIO()
+    writer = kind(file, COLUMNS)
+    writer.row(ROW)
+    writer.abandon()
+    assert not file.closed
+    file.close()
+    del writer  # whatever its end still wants with the file would be an error here
+
+
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=20)
 
 
