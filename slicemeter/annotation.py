@@ -10,6 +10,7 @@ import argparse
 import datetime as dt
 import json
 import re
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -32,6 +33,19 @@ Json: TypeAlias = "bool | int | str | list[Json] | dict[str, Json] | None"
 Row: TypeAlias = dict[str, Json]
 
 _SPEC_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
+
+
+_TWO = ";GPU-8dcd4fd1-0ba2,NVIDIA,3000,30:;"
+EXAMPLES = {
+    "pod-devices": "GPU-8dcd4fd1-0ba2,NVIDIA,3000,30:;",
+    "pod-devices-to-allocate": "GPU-8dcd4fd1-0ba2,NVIDIA,3000,30:;",
+    "node-register": "GPU-8dcd4fd1-0ba2,10,15360,100,NVIDIA-Tesla T4,0,true,0,hami-core:",
+    "node-lock": "2026-10-01T08:00:00Z,team-a,train-0",
+    "mig-allocations": '[{"containerIndex":0,"deviceIndex":0,"gpuUUID":"GPU-8dcd4fd1-0ba2",'
+    '"profile":"1g.10gb","placement":{"start":6,"size":1}}]',
+    "volcano-node-register": "GPU-8dcd4fd1-0ba2,10,15360,NVIDIA-Tesla T4,true:",
+}
+"""A value of each kind, for `--help`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +93,26 @@ class _Parser(argparse.ArgumentParser):
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="slicemeter annotation", description="Decode HAMi annotations.")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="show")
+    commands = parser.add_subparsers(title="commands", dest="command", required=True, metavar="COMMAND")
     show = commands.add_parser(
         "show",
         help="decode one annotation's value",
         description="Decode one annotation's value, whichever HAMi version wrote it.",
-        epilog="Exit codes: 0 all was read, 1 a part of it, 2 nothing of it.",
+        epilog="\n".join(
+            [
+                "examples:",
+                *(
+                    f"  slicemeter annotation show {kind} {shlex.quote(value)}"
+                    for kind, value in EXAMPLES.items()
+                ),
+                "",
+                "A pod's own, with the names of its containers:",
+                f"  slicemeter annotation show pod-devices --containers i:setup,main* {shlex.quote(_TWO)}",
+                "",
+                "Exit codes: 0 all was read, 1 a part of it, 2 nothing of it.",
+            ]
+        ),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     show.add_argument("kind", metavar="KIND", choices=sorted(_SHOW), help=", ".join(sorted(_SHOW)))
     show.add_argument("value", metavar="VALUE", help="the annotation's value; - reads standard input")

@@ -21,13 +21,14 @@ Json: TypeAlias = "bool | int | str | Sequence[Json] | Mapping[str, Json] | None
 
 STATUS: Final = {0: "exited", 1: "running", 2: "suspended"}
 MIB: Final = 2**20
+REJECTED = "reject"
 _NOT_SHOWN: Final = {"missing", "unreadable"}
 
 
 def main(argv: Sequence[str]) -> int:
     """Run `slicemeter cache …`; returns 0, or 2 when a file was refused."""
     parser = argparse.ArgumentParser(prog="slicemeter cache", description="Decode HAMi-core cache files.")
-    commands = parser.add_subparsers(required=True, metavar="show")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     show = commands.add_parser("show", help="show what each file holds")
     show.add_argument("files", nargs="+", metavar="FILE", help="a .cache file, or a .gz copy of one")
     show.add_argument("--json", action="store_true", help="one JSON object a line and file")
@@ -43,7 +44,7 @@ def _show(file: str, *, as_json: bool) -> bool:
     except CacheError as error:
         print(f"slicemeter cache show: {error.detail}", file=sys.stderr)
         if error.reason not in _NOT_SHOWN:
-            print(_outcome(file, "reject", error.reason, error.detail, as_json=as_json))
+            print(_outcome(file, REJECTED, error.reason, error.detail, as_json=as_json))
         return False
     if isinstance(found, NotReady):
         print(_outcome(file, "uninitialised", found.reason, found.detail, as_json=as_json))
@@ -58,7 +59,9 @@ def _outcome(file: str, outcome: str, reason: str, detail: str, *, as_json: bool
     if as_json:
         return json.dumps({"file": file, "outcome": outcome, "reason": reason, "detail": detail})
     name = printable(file)
-    return f"{name}\n  {outcome} ({reason}): {detail.removeprefix(f'{name}: ')}\n"
+    # Why a file is refused stands on stderr; people see both.
+    why = "" if outcome == REJECTED else f": {detail.removeprefix(f'{name}: ')}"
+    return f"{name}\n  {outcome} ({reason}){why}\n"
 
 
 def region_json(region: Region) -> dict[str, Json]:

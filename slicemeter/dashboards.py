@@ -15,7 +15,7 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="slicemeter dashboards", description="Write the Grafana dashboards."
     )
-    actions = parser.add_subparsers(dest="action", required=True)
+    actions = parser.add_subparsers(title="commands", dest="action", required=True, metavar="COMMAND")
     build = actions.add_parser("build", help="write every dashboard as JSON (Grafana 10 or newer)")
     build.add_argument("folder", metavar="DIR", type=Path, help="folder to write into; made if need be")
     build.add_argument(

@@ -34,7 +34,7 @@ def main(argv: Sequence[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="slicemeter rules", description="Write recording rules and alerts.")
-    actions = parser.add_subparsers(dest="action", required=True)
+    actions = parser.add_subparsers(title="commands", dest="action", required=True, metavar="COMMAND")
     build = actions.add_parser("build", help="write rule files (Prometheus 2.42 or newer)")
     build.add_argument("folder", metavar="DIR", type=Path, help="folder to write into; made if need be")
     build.add_argument(

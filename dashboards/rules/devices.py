@@ -1,19 +1,19 @@
 """Cards that are failing: XID errors, and health.
 
 An XID's counter is born at 1 with the first error and may never grow again, so the alert reads when the
-code was last seen. Fatal codes and those of the application never share a tier.
+code was last seen. Fatal codes and all others never share a tier.
 """
 
 from __future__ import annotations
 
-from contract.xid import APPLICATION_XIDS
+from contract.xid import FATAL_XIDS
 from dashboards import uids
 from dashboards.names import D, increase, metric, once
 from dashboards.rules.rule import Alert
 from dashboards.thresholds import Thresholds
 
 CARD_LINK = uids.alert_link(uids.CARD, "cluster", "node", "device_uuid")
-_OF_APPLICATIONS = "|".join(map(str, sorted(APPLICATION_XIDS)))
+_FATAL = "|".join(map(str, sorted(FATAL_XIDS)))
 
 
 def device_alerts(limits: Thresholds) -> tuple[Alert, ...]:
@@ -29,7 +29,7 @@ def device_alerts(limits: Thresholds) -> tuple[Alert, ...]:
     return (
         Alert(
             name="SlicemeterXid",
-            expr=seen(f'code!~"{_OF_APPLICATIONS}"'),
+            expr=seen(f'code=~"{_FATAL}"'),
             hold="0s",
             severity="critical",
             summary="The driver reported an XID error that takes a card out of service",
@@ -41,13 +41,13 @@ def device_alerts(limits: Thresholds) -> tuple[Alert, ...]:
         ),
         Alert(
             name="SlicemeterXid",
-            expr=seen(f'code=~"{_OF_APPLICATIONS}"'),
+            expr=seen(f'code!~"{_FATAL}"'),
             hold="0s",
             severity="info",
-            summary="The driver reported an XID error that a program caused to itself",
+            summary="The driver reported an XID error after which the card goes on",
             description=(
                 "Card {{ $labels.device_uuid }} on {{ $labels.node }} reported XID {{ $labels.code }} "
-                "{{ $value | humanizeDuration }} ago: a program's own error; the card goes on."
+                "{{ $value | humanizeDuration }} ago: mostly a program's own error; the card goes on."
             ),
             dashboard=CARD_LINK,
         ),

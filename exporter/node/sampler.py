@@ -177,6 +177,7 @@ class Sampler:
             hardware=look.hardware,
             survey=survey,
             had_readings=parts.devices.had_readings,
+            device_failure=look.failure,
         )
 
     def _integrate(self, attribution: Attribution, node_uid: NodeUid, now: Instant) -> list[Fact]:

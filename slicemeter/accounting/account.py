@@ -13,7 +13,7 @@ _PROGRAM = "slicemeter accounting account"
 
 def _parser() -> Parser:
     made = Parser(prog=_PROGRAM, description="The accounts that get statements.", allow_abbrev=False)
-    actions = made.add_subparsers(dest="action", required=True, metavar="add|issuer|list")
+    actions = made.add_subparsers(title="commands", dest="action", required=True, metavar="COMMAND")
     add = actions.add_parser("add", help="register an account")
     add.add_argument("code", help="lower-case letters, digits and dashes; it never changes")
     add.add_argument(

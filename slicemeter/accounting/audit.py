@@ -13,7 +13,7 @@ def main(argv: Sequence[str]) -> int:
     made = Parser(
         prog="slicemeter accounting audit", description="Who changed what, and when.", allow_abbrev=False
     )
-    actions = made.add_subparsers(dest="action", required=True, metavar="list")
+    actions = made.add_subparsers(title="commands", dest="action", required=True, metavar="COMMAND")
     show = actions.add_parser("list", help="show the newest entries")
     add_database_option(show)
     show.add_argument("--limit", type=int, default=50, help="how many; default: %(default)s")

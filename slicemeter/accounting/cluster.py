@@ -27,7 +27,7 @@ def _parser() -> Parser:
     made = Parser(
         prog="slicemeter accounting cluster", description="The clusters that report.", allow_abbrev=False
     )
-    actions = made.add_subparsers(dest="action", required=True, metavar="add|trust|distrust|list")
+    actions = made.add_subparsers(title="commands", dest="action", required=True, metavar="COMMAND")
     add = actions.add_parser("add", help="register a cluster")
     add.add_argument("code", help="as in the exporters' configuration; it never changes")
     add.add_argument("--account", required=True, help="who pays for tenants seen for the first time")

@@ -21,7 +21,7 @@ _ROWS_BETWEEN_LOOKS = 1_000
 
 def _parser() -> Parser:
     made = Parser(prog=_PROGRAM, description="Files of FOCUS.", allow_abbrev=False)
-    actions = made.add_subparsers(dest="action", required=True, metavar="lint")
+    actions = made.add_subparsers(title="commands", dest="action", required=True, metavar="COMMAND")
     lint = actions.add_parser(
         "lint", help="check a file, CSV or Parquet: exit 0 clean, 1 findings, 2 unreadable"
     )

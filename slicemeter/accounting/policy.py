@@ -20,7 +20,7 @@ def _parser() -> Parser:
         description="How shares, idle capacity, energy and unallocated use are treated.",
         allow_abbrev=False,
     )
-    actions = made.add_subparsers(dest="action", required=True, metavar="set|list")
+    actions = made.add_subparsers(title="commands", dest="action", required=True, metavar="COMMAND")
     change = actions.add_parser("set", help="record a policy; never edits one, supersedes it with a reason")
     change.add_argument("kind", choices=KINDS)
     values = "; ".join(f"{kind}: {', '.join(known)}" for kind, known in VALUES.items())

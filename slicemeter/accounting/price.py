@@ -19,7 +19,7 @@ def _parser() -> Parser:
     made = Parser(
         prog="slicemeter accounting price", description="Prices by SKU and GPU model.", allow_abbrev=False
     )
-    actions = made.add_subparsers(dest="action", required=True, metavar="set|list|discount|discounts")
+    actions = made.add_subparsers(title="commands", dest="action", required=True, metavar="COMMAND")
     change = actions.add_parser("set", help="record a price; never edits one, supersedes it with a reason")
     change.add_argument("--sku", choices=SKUS, default=SKUS[0], help="default: %(default)s")
     change.add_argument("--model", default="", help="GPU model as registered; without it: every model")

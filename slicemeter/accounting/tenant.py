@@ -41,7 +41,7 @@ def _parser() -> Parser:
         description="The tree of tenants, and the rules and moves that say whose a slice is.",
         allow_abbrev=False,
     )
-    actions = made.add_subparsers(dest="action", required=True, metavar="ACTION")
+    actions = made.add_subparsers(title="commands", dest="action", required=True, metavar="COMMAND")
     show = actions.add_parser("list", help="show the tree, and what nobody has mapped")
     add = actions.add_parser("add", help="add an organisation, team or project")
     add.add_argument("path", help="from its account down, as acme/vision/alpha")
@@ -76,7 +76,7 @@ def _parser() -> Parser:
 
 def _rule_parsers(rules: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
     """Those of `rule add`, `end`, `withdraw`, `preview` and `list`."""
-    actions = rules.add_subparsers(dest="rule_action", required=True, metavar="add|preview|end|withdraw|list")
+    actions = rules.add_subparsers(title="commands", dest="rule_action", required=True, metavar="COMMAND")
     add = actions.add_parser("add", help="record a rule; the lowest priority number that matches wins")
     preview = actions.add_parser("preview", help="say what a rule would move; the same as add --dry-run")
     for one in (add, preview):

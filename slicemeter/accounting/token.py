@@ -19,7 +19,7 @@ def _parser() -> Parser:
     made = Parser(
         prog="slicemeter accounting token", description="Who may report and who may read.", allow_abbrev=False
     )
-    actions = made.add_subparsers(dest="action", required=True, metavar="create|list|revoke")
+    actions = made.add_subparsers(title="commands", dest="action", required=True, metavar="COMMAND")
     create = actions.add_parser("create", help="make a token and print it, this once")
     create.add_argument("--role", required=True, choices=ROLES)
     create.add_argument("--cluster", help="a reporter's cluster")

@@ -185,7 +185,7 @@ ALWAYS_ON = (
         near_miss={f'slicemeter_device_xid_last_timestamp_seconds{{{DEVICE}, code="31"}}': "_x2 -600x98"},
         fires_at=2,
         labels={**DEVICE_LABELS, "code": "31"},
-        description="Card GPU-1 on n reported XID 31 0s ago: a program's own error; the card goes on.",
+        description="Card GPU-1 on n reported XID 31 0s ago: mostly a program's own error; the card goes on.",
         dashboard=CARD,
     ),
     Case(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from slicemeter.annotation import main
+from slicemeter.annotation import EXAMPLES, main
 
 REGISTERED = "GPU-ebe7c3f7-303d-558d-435e-99a160631fe4,10,7680,100,NVIDIA-Tesla P4,0,true,1,hami-core:"
 
@@ -193,3 +193,18 @@ def test_a_bad_command_line_is_told_in_one_line(
     assert captured.out == ""
     assert captured.err.count("\n") == 1
     assert named in captured.err
+
+
+def test_help_has_an_example_of_every_kind_that_can_be_read_whole(
+    show: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["show", "--help"])
+    text = capsys.readouterr().out
+    kinds = text[text.index("KIND  ") : text.index("VALUE  ")].replace("KIND", "").replace(",", " ").split()
+    assert sorted(EXAMPLES) == kinds
+    for kind, value in EXAMPLES.items():
+        assert f"slicemeter annotation show {kind} " in text
+        assert value in text
+        code, shown = show(kind, value)
+        assert (code, shown.get("errors", [])) == (0, [])

@@ -78,6 +78,17 @@ def test_a_refused_file_hides_no_other_and_makes_the_exit_code_2(
     assert len(shown.err.splitlines()) == 2
 
 
+def test_why_a_file_is_refused_is_said_once(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    short = tmp_path / "short.cache"
+    short.write_bytes(b"x" * 100)
+    assert main(["show", str(short)]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == f"{short}\n  reject (unknown_size)\n\n"
+    assert shown.err.startswith(f"slicemeter cache show: {short}: 100 bytes is no known size")
+
+
 def test_a_missing_file_is_one_line_on_stderr_and_the_others_are_shown(
     region_path: pathlib.Path, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

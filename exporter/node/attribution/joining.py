@@ -43,6 +43,7 @@ class Sources:
         readings: NVML's, checked, by uuid.
         hardware: What happened to the cards so far, by uuid.
         had_readings: The device source has answered at some time.
+        device_failure: Why it does not answer now; None = it does.
     """
 
     at_ms: int
@@ -52,6 +53,7 @@ class Sources:
     survey: CacheSurvey
     hardware: Mapping[str, HardwareView] = field(default_factory=dict)
     had_readings: bool = False
+    device_failure: str | None = None
 
 
 @dataclass(slots=True)

@@ -25,6 +25,12 @@ from exporter.node.snapshot import SliceGauges
 from exporter.node.sources.pods import Place
 from exporter.node.tallies import Tallies
 
+NOT_LISTED = "not_listed"
+"""NVML answers and does not list the card any more."""
+
+DRIVER_GONE = frozenset({"driver_not_loaded"})
+"""Failures of the device source as a whole without which nobody can use a card."""
+
 
 @dataclass(frozen=True, slots=True)
 class Attribution:
@@ -163,12 +169,17 @@ class Attributor:
 def down_reason(sources: Sources, device_uuid: str) -> str | None:
     """Why a device counts as down; None = it is not.
 
-    NVML lost it, a fatal XID stands, or HAMi registered it as unhealthy.
+    NVML lost it, a fatal XID stands, or HAMi registered it as unhealthy. That NVML cannot be read from here
+    (a library that is not mounted) is no fault of the card.
     """
-    reading = sources.readings.get(device_uuid)
+    reading, history = sources.readings.get(device_uuid), sources.hardware.get(device_uuid)
     if reading is not None and reading.failure is not None:
         return reading.failure
-    history = sources.hardware.get(device_uuid)
+    if reading is None and history is not None:  # NVML knew it once
+        if sources.device_failure is None:
+            return NOT_LISTED
+        if sources.device_failure in DRIVER_GONE:
+            return sources.device_failure
     if history is not None and history.fatal_xid is not None:
         return f"xid_{history.fatal_xid}"
     registered = sources.registered.get(device_uuid)

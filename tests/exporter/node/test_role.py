@@ -197,13 +197,15 @@ def test_a_lost_driver_leaves_absence_and_a_health_series_and_comes_back_by_itse
     stand.card.is_down = True
     page = stand.wait_for(lambda page: page.one("collector_success", collector="nvml") == 0)
     assert page.one("device_memory_total_bytes") is None
+    assert page.one("device_health") == 0
     assert page.one("slice_memory_used_bytes", **SLICE) is None
     assert page.one("slice_memory_allocated_bytes", **SLICE) == 4_000 * MIB
     stand.wait_for(
         lambda page: (page.one("slice_unknown_seconds_total", reason="source_failed", **SLICE) or 0) > 0
     )
     stand.card.is_down = False
-    stand.wait_for(lambda page: page.one("device_memory_total_bytes") is not None)
+    page = stand.wait_for(lambda page: page.one("device_memory_total_bytes") is not None)
+    assert page.one("device_health") == 1
     assert stand.card.opened == 2
 
 
@@ -211,7 +213,8 @@ def test_the_source_is_let_go_while_hami_slices_cards_again(stand: Stand) -> Non
     stand.start()
     stand.wait_for(lambda page: page.one("collector_success", collector="nvml") == 1)
     stand.mig_lock.touch()
-    stand.wait_for(lambda page: page.one("collector_success", collector="nvml") == 0)
+    page = stand.wait_for(lambda page: page.one("collector_success", collector="nvml") == 0)
+    assert page.one("device_health") == 1
     assert stand.card.closed == 1
     stand.mig_lock.unlink()
     stand.wait_for(lambda page: page.one("collector_success", collector="nvml") == 1)

@@ -13,10 +13,13 @@ from contract.ids import DeviceUuid, PodUid
 from exporter.hami.layouts import V1_2_2008952 as LAYOUT
 from exporter.kube.objects import Pod
 from exporter.kube.view import View
-from exporter.node.attribution.owners import Attribution
+from exporter.node.attribution.joining import Sources
+from exporter.node.attribution.owners import Attribution, down_reason
 from exporter.node.metering.counters import OwnerKey
 from exporter.node.snapshot import SliceGauges
-from exporter.node.sources.caches import CacheReader
+from exporter.node.sources.caches import CacheReader, CacheSurvey
+from exporter.node.sources.hardware import HardwareView
+from exporter.node.sources.pods import PodSight
 from exporter.node.tallies import Tallies
 from exporter.nvidia.source import DeviceReading
 from lab.workloads.region_writer import RegionFile
@@ -40,6 +43,33 @@ def _unallocated(found: Attribution) -> dict[tuple[str, str, str], int | None]:
         for owner in device.owners
         if not owner.key.is_slice
     }
+
+
+@pytest.mark.parametrize(
+    ("failure", "reason"),
+    [
+        ("driver_not_loaded", "driver_not_loaded"),
+        (None, "not_listed"),
+        ("library_not_found", None),  # the exporter's own trouble
+        ("mig_lock", None),
+        ("no_source", None),
+    ],
+)
+def test_a_card_is_down_when_nvml_knew_it_and_lost_it_and_not_when_nvml_cannot_be_asked(
+    failure: str | None, reason: str | None
+) -> None:
+    sources = Sources(
+        at_ms=1,
+        sight=PodSight(),
+        registered={},
+        readings={},
+        survey=CacheSurvey(),
+        hardware={A: HardwareView()},
+        had_readings=True,
+        device_failure=failure,
+    )
+    assert down_reason(sources, A) == reason
+    assert down_reason(sources, B) is None, "NVML never knew it"
 
 
 def test_devices_of_one_container_are_joined_by_uuid_and_never_by_order(node: Node) -> None:

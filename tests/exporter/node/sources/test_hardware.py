@@ -97,8 +97,9 @@ def test_a_code_that_cannot_be_one_is_refused(watch: Watch) -> None:
     assert refused == {("xid", "below_range"): 1, ("xid", "blank"): 1}
 
 
-def test_a_programs_own_xid_leaves_the_card_in_service(watch: Watch) -> None:
-    assert watch.xid(13, 31, 43).fatal_xid is None
+def test_an_xid_after_which_no_reset_is_asked_for_leaves_the_card_in_service(watch: Watch) -> None:
+    # Those of applications, contained and remapped memory errors, and one that nobody knows.
+    assert watch.xid(13, 31, 43, 45, 63, 68, 94, 109, 999).fatal_xid is None
 
 
 def test_the_first_fatal_xid_stands(watch: Watch) -> None:
@@ -144,7 +145,7 @@ def test_everything_goes_on_after_a_restart(watch: Watch) -> None:
     again = Watch(Hardware(Tallies(), msgspec.msgpack.decode(packed, type=list[CardHistory])))
     again.second = watch.second
     view = again.see(ecc_corrected=6, throttle_ns=(("sync_boost", SECOND_NS),), energy_mj=11)
-    assert view == HardwareView({"corrected": 1}, {"sync_boost": SECOND_NS}, {79: (1, 1_000)}, 79)
+    assert view == HardwareView({"corrected": 1}, {"sync_boost": SECOND_NS}, {79: (1, 1_000)}, 79, 1_000)
 
 
 @given(st.lists(st.integers(min_value=0, max_value=2 * 10**9), max_size=40))
