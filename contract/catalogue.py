@@ -24,9 +24,6 @@ _PLANNED = frozenset(
         "quota_used",
         "quota_limit",
         "stranded_memory_bytes",
-        "budget_amount",
-        "budget_used_ratio",
-        "forecast_cost",
         "coverage_ratio",
     }
 )

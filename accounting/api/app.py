@@ -11,6 +11,7 @@ from fastapi import APIRouter, FastAPI
 
 from accounting.api import (
     books,
+    budgets,
     closing,
     explain,
     exports,
@@ -46,6 +47,7 @@ ROUTERS: Sequence[APIRouter] = (
     closing.router,
     pricing.router,
     tenants.router,
+    budgets.router,
 )
 """Every router of the API."""
 

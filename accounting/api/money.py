@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from accounting.budgets.standing import Outlook, Standing
 from accounting.figures.book import Figures
 from contract.catalogue import BY_NAME
 from contract.units import MS_PER_SECOND
@@ -20,6 +21,9 @@ _EXPORTED = (
     "idle_cost",
     "period_info",
     "tenant_mapping_info",
+    "budget_amount",
+    "budget_used_ratio",
+    "forecast_cost",
     "unrated_models",
     "close_blockers",
     "period_close_due_timestamp_seconds",
@@ -81,5 +85,21 @@ def _fill(families: dict[str, GaugeMetricFamily], figures: Figures) -> None:
             add("close_blockers", (close.account, reason), count)
     for mapping in figures.mappings:
         add("tenant_mapping_info", mapping, 1)
+    for one in figures.budgets:
+        add("budget_amount", (one.tenant, one.currency, one.period), float(one.amount))
+        add("budget_used_ratio", (one.tenant,), float(one.used_ratio))
+    for outlook in _outlooks(figures):
+        add("forecast_cost", (outlook.tenant, outlook.currency), float(outlook.forecast))
     add("unrated_models", (), len(figures.unrated_models))
     add("ledger_invariant_violations", (), figures.violations)
+
+
+def _outlooks(figures: Figures) -> Iterator[Outlook | Standing]:
+    """Budgets' tenants, and those with lines of their own that are none of them, each once."""
+    yield from figures.budgets
+    with_budget = {(each.tenant, each.currency) for each in figures.budgets}
+    seen = set(with_budget)
+    for outlook in figures.outlooks:
+        if (outlook.tenant, outlook.currency) not in seen:
+            seen.add((outlook.tenant, outlook.currency))
+            yield outlook

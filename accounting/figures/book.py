@@ -13,6 +13,8 @@ from datetime import timedelta
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from accounting.access.viewer import COMMAND_LINE
+from accounting.budgets.standing import Outlook, Standing, open_months, outlooks, standings
 from accounting.figures.sums import PeriodSums, sum_period
 from accounting.ledger.calendar import midnight_ms, month_of
 from accounting.periods.months import CLOSED, named
@@ -63,6 +65,9 @@ class Figures:
     """(cluster, tenant key, path of the tenant), now."""
     violations: int = 0
     """Hours that do not close and statements that are not what their lines add up to."""
+    budgets: Sequence[Standing] = ()
+    """Of the months that hold this moment."""
+    outlooks: Sequence[Outlook] = ()
 
     @property
     def unrated_models(self) -> frozenset[str]:
@@ -100,7 +105,15 @@ class FigureBook:
             if waiting:
                 closes.append(self._next_close(session, account, waiting[0], now_ms))
         violations += _broken_hours(session, unclosed)
-        return Figures(shown, closes, _mappings(session, now_ms), violations)
+        months = open_months(session, now_ms)
+        return Figures(
+            shown,
+            closes,
+            _mappings(session, now_ms),
+            violations,
+            [each for month in months for each in standings(session, COMMAND_LINE, month)],
+            [each for month in months for each in outlooks(session, COMMAND_LINE, month)],
+        )
 
     def _sums(self, session: Session, period: BillingPeriod) -> PeriodSums:
         if period.state != CLOSED:

@@ -21,6 +21,7 @@ from slicemeter.accounting.options import (
     accounts_of,
     add_account_option,
     add_grace_option,
+    add_jobs_option,
     now_ms,
     opened,
     parser,
@@ -36,6 +37,7 @@ def main(argv: Sequence[str]) -> int:
     made.add_argument("period", help="a month, as 2026-10")
     add_account_option(made)
     add_grace_option(made)
+    add_jobs_option(made)
     made.add_argument("--check", action="store_true", help="only list what keeps it open; change nothing")
     made.add_argument(
         "--override", action="store_true", help="pass over what may be passed over; needs --reason"
@@ -67,6 +69,7 @@ def main(argv: Sequence[str]) -> int:
                         by=COMMAND_LINE,
                         now_ms=now_ms(),
                         grace_ms=settings.grace_ms,
+                        jobs=arguments.jobs,
                         min_coverage=min_coverage,
                         override_reason=arguments.reason,
                         progress=progress,

@@ -25,6 +25,7 @@ from accounting.store.migrate import require_current
 from accounting.tenants.registry import list_accounts
 
 DATABASE_VARIABLE = "SLICEMETER_DATABASE"
+_MOST_PROCESSES = 64
 
 
 class Parser(argparse.ArgumentParser):
@@ -70,6 +71,26 @@ def add_grace_option(target: argparse.ArgumentParser) -> None:
         default=Settings().grace_ms / 1000,
         help="as given to serve: how long a slice is held after its latest confirmation when nobody saw it "
         "end; default: %(default)g",
+    )
+
+
+def processes(text: str) -> int:
+    """Read a number of processes, as argparse wants it read."""
+    value = int(text)
+    if not 1 <= value <= _MOST_PROCESSES:
+        raise ValueError(f"{text} is no number of processes")
+    return value
+
+
+def add_jobs_option(target: argparse.ArgumentParser) -> None:
+    """Add `--jobs`."""
+    target.add_argument(
+        "--jobs",
+        metavar="N",
+        type=processes,
+        default=min(len(os.sched_getaffinity(0)), _MOST_PROCESSES),
+        help="how many processes share the cards when many are due; default: one for each core; on SQLite "
+        "one writes, whatever this says",
     )
 
 

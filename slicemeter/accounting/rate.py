@@ -8,7 +8,14 @@ from accounting.periods.rate import rate
 from accounting.reports.books import rated_document
 from accounting.reports.documents import instant
 from accounting.settings import Settings
-from slicemeter.accounting.options import add_grace_option, now_ms, opened, parser, print_json
+from slicemeter.accounting.options import (
+    add_grace_option,
+    add_jobs_option,
+    now_ms,
+    opened,
+    parser,
+    print_json,
+)
 from slicemeter.accounting.progress import Bar
 
 
@@ -16,11 +23,18 @@ def main(argv: Sequence[str]) -> int:
     """Rate whatever is due; exit 1 when slices are held on devices of unknown size."""
     made = parser("rate", "Rate the days of cards that facts, prices or time changed.")
     add_grace_option(made)
+    add_jobs_option(made)
     made.add_argument("--json", action="store_true", help="print a JSON object")
     arguments = made.parse_args(argv)
     settings = Settings(grace_ms=round(arguments.grace_seconds * 1000))
     with opened(arguments) as database, Bar() as progress:
-        rated = rate(database, as_of_ms=now_ms(), grace_ms=settings.grace_ms, progress=progress)
+        rated = rate(
+            database,
+            as_of_ms=now_ms(),
+            grace_ms=settings.grace_ms,
+            jobs=arguments.jobs,
+            progress=progress,
+        )
     if arguments.json:
         print_json(rated_document(rated))
     else:

@@ -10,15 +10,17 @@ from accounting.access.tokens import ensure_admin
 from accounting.api.app import create_app
 from accounting.api.money import Money
 from accounting.api.serving import Rater, address_of, listen, run
+from accounting.budgets.standing import Standing, note_crossings
 from accounting.errors import InvalidError
 from accounting.figures.book import FigureBook
+from accounting.periods.batch import Stop
 from accounting.periods.rate import rate
 from accounting.settings import Settings
 from accounting.store.database import Database
 from accounting.store.migrate import current_revision, require_current, upgrade
 from accounting.store.partitions import make_ahead
 from accounting.store.roles import is_behind_walls
-from slicemeter.accounting.options import now_ms, parser, seconds
+from slicemeter.accounting.options import add_jobs_option, now_ms, parser, seconds
 
 _log = logging.getLogger(__name__)
 
@@ -60,13 +62,14 @@ def main(argv: Sequence[str]) -> int:
         "--metrics-token-file",
         metavar="FILE",
         type=Path,
-        help="a file with a token that opens /metrics, read again when replaced; an operator's token does too",
+        help="a file with a token that opens /metrics, read again when replaced; an operator's does too",
     )
     made.add_argument(
         "--open-metrics",
         action="store_true",
         help="let anybody who reaches the service read /metrics, and so what every tenant pays",
     )
+    add_jobs_option(made)
     arguments = made.parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger("alembic").setLevel(logging.WARNING)
@@ -80,10 +83,14 @@ def main(argv: Sequence[str]) -> int:
 
     book, money = FigureBook(), Money()
 
-    def rate_now() -> None:
-        rate(database, as_of_ms=now_ms(), grace_ms=settings.grace_ms)
+    def rate_now(stop: Stop) -> None:
+        rated = rate(database, as_of_ms=now_ms(), grace_ms=settings.grace_ms, jobs=arguments.jobs, stop=stop)
+        if not rated.is_complete:
+            return
         with database.reading() as session:
-            money.publish(book.read(session, now_ms=now_ms()))
+            figures = book.read(session, now_ms=now_ms())
+        money.publish(figures)
+        tell_crossings(database, figures.budgets)
 
     try:
         if current_revision(database) is None:
@@ -105,6 +112,19 @@ def main(argv: Sequence[str]) -> int:
     finally:
         database.close()
     return 0
+
+
+def tell_crossings(database: Database, budgets: Sequence[Standing]) -> None:
+    """Write down budgets' thresholds that were crossed, and tell each once, in the log."""
+    if not any(standing.fresh() for standing in budgets):
+        return
+    with database.writing() as session:
+        told = note_crossings(session, budgets, now_ms())
+    for standing, percent in told:
+        spent = f"{standing.spent} of {standing.amount:f} {standing.currency}"
+        _log.warning(
+            "budget of %s: %d %% crossed, %s in %s", standing.tenant, percent, spent, standing.period
+        )
 
 
 def _make_admin(database: Database, path: Path) -> None:

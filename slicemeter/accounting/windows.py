@@ -10,12 +10,15 @@ from accounting.errors import InvalidError
 from accounting.ledger.calendar import (
     CalendarError,
     Month,
+    at_text,
     midnight_ms,
     month_bounds_ms,
     month_of,
     parse_instant,
     parse_month,
 )
+from accounting.ledger.intervals import Interval
+from accounting.reports.spans import NAMES, Span, instants_span, named_span, require_zone
 
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 
@@ -64,19 +67,38 @@ def add_window_options(target: argparse.ArgumentParser) -> None:
         "--from", dest="from_", metavar="WHEN", help="a day or instant; default: the month's begin, UTC"
     )
     target.add_argument("--to", metavar="WHEN", help="the first instant after the window; default: now")
+    target.add_argument("--window", metavar="NAME", help=f"instead: {', '.join(NAMES)}")
+    target.add_argument("--tz", metavar="ZONE", help="whose days, as Europe/Berlin; default: UTC")
 
 
-def window_of(arguments: argparse.Namespace, now_ms: int) -> tuple[int, int]:
+def window_of(arguments: argparse.Namespace, now_ms: int) -> Interval:
     """The window that was asked for.
 
     Raises:
         InvalidError: It is none.
     """
-    ends = now_ms if arguments.to is None else instant_of(arguments.to)
+    return span_of(arguments, now_ms).interval
+
+
+def span_of(arguments: argparse.Namespace, now_ms: int) -> Span:
+    """The window that was asked for, in whatever zone; without any option this month so far.
+
+    Raises:
+        InvalidError: It is none.
+    """
+    time_zone = require_zone(arguments.tz)
+    if arguments.window is not None:
+        if arguments.from_ is not None or arguments.to is not None:
+            raise InvalidError("--window and --from or --to are two windows; name one")
+        return named_span(arguments.window, now_ms, time_zone)
+    if arguments.from_ is None and arguments.to is None:
+        return named_span("month", now_ms, time_zone)
+    named = time_zone or "UTC"
+    ends = now_ms if arguments.to is None else local_instant_of(arguments.to, named)
     if arguments.from_ is None:
-        begins = month_bounds_ms(month_of(ends, "UTC"), "UTC")[0]
+        begins = month_bounds_ms(month_of(ends, named), named)[0]
     else:
-        begins = instant_of(arguments.from_)
+        begins = local_instant_of(arguments.from_, named)
     if begins > ends:
         raise InvalidError("--from lies after --to; swap them")
-    return begins, ends
+    return instants_span(f"{at_text(begins)} to {at_text(ends)}", (begins, ends))

@@ -32,6 +32,8 @@ class Names:
     """The id of a ledger line."""
     statement: str
     """The number of an issued statement."""
+    namespace: str = "nowhere"
+    node: str = "nowhere"
     row: int = 1
     """The id of a row of another kind: a rule, a move, a budget."""
 
@@ -55,6 +57,7 @@ def _get(*templates: str) -> Calls:
         filled = {
             "tenant": quote(names.tenant, safe=""), "account": quote(names.account, safe=""),
             "cluster": quote(names.cluster, safe=""), "model": quote(names.model, safe=""),
+            "namespace": quote(names.namespace, safe=""), "node": quote(names.node, safe=""),
             "line": names.line, "statement": names.statement, "row": names.row,
         }  # fmt: skip
         return [Call(f"/api/v1/{template.format(**filled)}") for template in templates]
@@ -91,7 +94,31 @@ _EXPORTS = [
     for whose in ("tenant={tenant}", "account={account}", "tenant={tenant}&account={account}")
     for form in ("csv", "json", "focus")
 ]
-_GROUPS = ("tenant", "model", "day", "cluster", "sku")
+_GROUPS = (
+    "tenant,account",
+    "organisation,team,project",
+    "cluster,node,device",
+    "namespace,pod",
+    "sku,kind,day",
+)
+_FILTERS = (
+    "tenant={tenant}", "account={account}", "cluster={cluster}", "namespace={namespace}", "node={node}",
+    "model={model}",
+)  # fmt: skip
+_COSTS = (
+    *(f"costs?period={MONTH}&group_by={group}" for group in _GROUPS),
+    *(f"costs?period={MONTH}&idle={idle}" for idle in ("separate", "distributed", "excluded")),
+    *(f"costs?{_WINDOW}&{which}" for which in _FILTERS), f"costs?{_WINDOW}&basis=usage&sku=gpu-slice",
+)  # fmt: skip
+_USAGE = (
+    f"usage?{_WINDOW}", f"usage?{_WINDOW}&limit=1", f"usage?{_WINDOW}&basis=usage&sku=gpu-slice",
+    *(f"usage?{_WINDOW}&group_by={group}" for group in ("tenant,project", "cluster,node,device,model")),
+    *(f"usage?{_WINDOW}&{which}" for which in _FILTERS),
+)  # fmt: skip
+_CAPACITY = (
+    f"capacity?{_WINDOW}", f"capacity?{_WINDOW}&group_by=cluster,model",
+    *(f"capacity?{_WINDOW}&{which}" for which in ("cluster={cluster}", "node={node}", "model={model}")),
+)  # fmt: skip
 
 ROUTES: dict[str, Calls] = {
     "GET /api/v1/statements": _get(
@@ -102,9 +129,9 @@ ROUTES: dict[str, Calls] = {
         f"statements/{MONTH}?account={{account}}",
         f"statements/{MONTH}?tenant={{tenant}}&account={{account}}",
     ),
-    "GET /api/v1/usage": _get(f"usage?{_WINDOW}", f"usage?{_WINDOW}&limit=1"),
-    "GET /api/v1/costs": _get(*(f"costs?period={MONTH}&group_by={group}" for group in _GROUPS)),
-    "GET /api/v1/capacity": _get(f"capacity?{_WINDOW}", f"capacity?{_WINDOW}&cluster={{cluster}}"),
+    "GET /api/v1/usage": _get(*_USAGE),
+    "GET /api/v1/costs": _get(*_COSTS),
+    "GET /api/v1/capacity": _get(*_CAPACITY),
     "GET /api/v1/capacity/stranded": _get(
         f"capacity/stranded?{_WINDOW}", f"capacity/stranded?{_WINDOW}&cluster={{cluster}}"
     ),
@@ -161,3 +188,6 @@ ROUTES: dict[str, Calls] = {
 
 BESIDE = ("/healthz", "/readyz", "/metrics", "/api/v1/openapi.json", "/", "/docs", "/api/v1/nowhere")
 """What answers, or does not, beside the described routes."""
+
+SHAPE = {"from", "to", "window", "tz", "limit", "cursor", "before", "focus_version", "focus_dataset"}
+"""Query parameters that say when, how much and in which form: they name nothing that is anybody's."""
