@@ -128,15 +128,19 @@ class ClockedStand(Stand):
         assert self._role is not None
         return self._role
 
-    def start(self) -> None:
-        """Start the exporter, without its sampler's and its pusher's thread."""
+    def start(self, without: Sequence[str] = ()) -> None:
+        """Start the exporter, without its sampler's and its pusher's thread.
+
+        Args:
+            without: What stays missing.
+        """
         self._role = made = role._Role(self.settings(), self.device_source, threading.Event())
         assert made._server is not None
         self._port = made._server.port
         made._parts.watches.start()
         made._server.start()
         deadline = time.monotonic() + DEADLINE_S
-        while made._parts.watches.missing():
+        while made._parts.watches.missing() != list(without):
             assert time.monotonic() < deadline, made._parts.watches.missing()
             threading.Event().wait(0.005)
 

@@ -33,6 +33,7 @@ class Program:
         double: Its API server.
         environ: Its environment; None = ours.
         flags: Further settings, or others than those here.
+        code: Python to run in place of the shipped command; it finds the role and the flags in `sys.argv`.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class Program:
         *,
         environ: Mapping[str, str] | None = None,
         flags: Mapping[str, str] | None = None,
+        code: str | None = None,
     ) -> None:
         self.port = free_port()
         self.log = folder / f"exporter-{self.port}.log"
@@ -59,7 +61,8 @@ class Program:
             "--listen-port": str(self.port),
         } | dict(flags or {})
         words = [word for flag in given.items() for word in flag]
-        self._command = [sys.executable, "-m", "slicemeter", "exporter", "node", *words]
+        entry = ["-m", "slicemeter", "exporter"] if code is None else ["-c", code]
+        self._command = [sys.executable, *entry, "node", *words]
         self._environ = None if environ is None else dict(environ)
         self.process: subprocess.Popen[bytes] | None = None
 

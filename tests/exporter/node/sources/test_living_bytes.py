@@ -180,3 +180,34 @@ def test_a_process_that_was_killed_is_counted_as_a_stale_slot(tmp_path: Path, la
     (gauges,) = found.slices
     assert (gauges.used_bytes, gauges.processes, gauges.stale_processes) == (0, 0, 1)
     assert found.alive == frozenset()
+
+
+def test_files_of_every_known_size_that_hold_the_same_give_the_same_figures(tmp_path: Path) -> None:
+    figures = {}
+    for layout, case in _all():
+        # What the oldest library was made to do is not the same: it knew no other GPUs.
+        if case["case"].partition("-")[0] != "one_process" or layout == "legacy-280392":
+            continue
+        folder = tmp_path / f"{layout}-{case['case']}"
+        folder.mkdir()
+        (gauges,) = Host(folder, layout, case).look(lists_processes=True).slices
+        region = gauges.region
+        assert region is not None
+        figures[layout, case["case"]] = (
+            gauges.used_bytes,
+            gauges.processes,
+            gauges.memory_source,
+            region.limit_bytes,
+            region.sm_limit_percent,
+            region.context_bytes,
+            region.data_bytes,
+        )
+    assert {layout for layout, _ in figures} == {
+        "v0-804680",
+        "v0-1197896",
+        "v1.1-2008952",
+        "v1.1-2008984",
+        "v1.2-2008952",
+    }
+    # 105 MiB of context and 615 of data, under 4,000 MiB and 30 %.
+    assert set(figures.values()) == {(754_978_816, 1, "region", 4_194_304_000, 30, 110_100_480, 644_878_336)}
