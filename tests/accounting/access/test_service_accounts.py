@@ -283,4 +283,3 @@ def test_what_cannot_be_trusted_is_refused_by_its_option(
     known = {"cluster": "a", "issuer": ISSUER, "audience": AUDIENCE, "jwks": _SOME.jwks()}
     with pytest.raises(error, match=reason):
         trusted(registered, Trust(**({"node_exporter": NODE, "cluster_exporter": CLUSTER} | known | changed)))
-

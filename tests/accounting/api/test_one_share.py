@@ -89,3 +89,27 @@ def test_statement_csv_usage_focus_and_explain_show_the_same_share_for_the_same_
     assert Decimal(charge["EffectiveCost"]) == Decimal("2.40")
     assert Decimal(charge["ConsumedQuantity"]) == Decimal(1)
     assert Decimal(charge["PricingQuantity"]) == Decimal("0.8")
+
+
+def names_in(document: object) -> set[str]:
+    """Every name of a field, however deep."""
+    if isinstance(document, dict):
+        return set(document).union(*map(names_in, document.values()))
+    return set().union(*map(names_in, document)) if isinstance(document, list) else set()
+
+
+def test_a_tenant_sees_coverage_as_a_ratio_and_no_time_of_whole_cards(shared: Api) -> None:
+    asked = (
+        "statements/2026-10?tenant=acme/x",
+        "costs?period=2026-10",
+        "usage?from=2026-10-05T00:00:00Z&to=2026-10-06T00:00:00Z",
+        "explain?tenant=acme/x&day=2026-10-05",
+    )
+    token = shared.token("tenant", tenant_path="acme/x")
+    for path in asked:
+        document = shared.request("GET", f"/api/v1/{path}", token=token).json()
+        times = {"present_ms", "confirmed_ms", "present_ppm_ms"}
+        assert names_in(document) & times == set(), path
+    costs = shared.request("GET", f"/api/v1/{asked[1]}", token=token).json()
+    # The card was confirmed for all of its two hours.
+    assert costs["reconciliation"]["coverage"] == {"ratio": "1"}

@@ -216,3 +216,40 @@ def test_a_fact_that_came_after_the_rating_shows_as_a_difference(
 def test_a_day_out_of_all_time_is_refused(ledger: Ledger) -> None:
     with pytest.raises(InvalidError, match="no ledger reaches to 0001-01-01"):
         explained(ledger, "acme", day=date(1, 1, 1))
+
+
+def test_a_mistyped_price_is_explained_with_both_versions_in_the_open_month_and_on_the_delta_line(
+    ledger: Ledger, at: At, allocation: Allocation, presence: Presence
+) -> None:
+    # A whole card on 31 October and 1 November, from midnight in Berlin; 32.0 was typed for 3.20.
+    start = at("23:00", 30)
+    end = start + 48 * HOUR
+    held = allocation(
+        core_percent=100, bound_at_ms=start, confirmed_at_ms=end, ended_at_ms=end, end_kind="observed"
+    )
+    ledger.price("3.20")
+    ledger.price("32.0", from_ms=start)
+    ledger.send([presence(start, end), held], now_ms=end)
+    ledger.rate(end)
+    november_6 = end + 4 * 24 * HOUR
+    assert ledger.close("acme", now_ms=november_6).total == Decimal("768.00")  # 24 × 32.0
+    ledger.price("3.20", from_ms=start, reason="typed 32.0 for 3.20")
+    ledger.rate(november_6)
+    ledger.correct("acme", now_ms=november_6, with_versions=True)
+
+    (open_line,) = explained(ledger, "acme/team", day=date(2026, 11, 1))
+    assert (open_line.state, open_line.line.amount) == ("open", Decimal("76.80"))
+    both = [(Decimal("3.20"), "typed 32.0 for 3.20"), (Decimal("32.0"), None)]
+    assert [(version.unit_price, version.reason) for version in open_line.prices] == both
+
+    (delta,) = explained(ledger, "acme/team", day=date(2026, 11, 6))
+    assert (delta.line.kind, delta.line.amount) == ("correction", Decimal("-691.20"))  # 24 × (3.20 − 32.0)
+    assert [(version.unit_price, version.reason) for version in delta.prices] == both
+    assert "typed 32.0 for 3.20" in (delta.line.reason or "")
+    assert [(origin.amount, origin.unit_price) for origin in delta.origin] == [
+        (Decimal("768.0"), Decimal("32.0"))
+    ]
+    sealed = explained(ledger, "acme/team", day=date(2026, 10, 31))
+    assert [(one.line.amount, one.state, one.adds_up) for one in sealed] == [
+        (Decimal("768.0"), "closed", True)
+    ]
