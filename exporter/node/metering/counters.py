@@ -98,7 +98,12 @@ class OwnerCounters(msgspec.Struct, kw_only=True, array_like=True):
 
 
 class DeviceCounters(msgspec.Struct, kw_only=True, array_like=True):
-    """Counters of one device since `created_ms` (Unix time), and the anchor of its energy counter."""
+    """Counters of one device since `created_ms` (Unix time), and the anchor of its energy counter.
+
+    Attributes:
+        open_ms: Time of the window that is still open; what was used in it is not given out yet.
+        open_energy_mj: The energy of that time.
+    """
 
     device_uuid: DeviceUuid
     busy_ppm_ms: int = 0
@@ -111,6 +116,8 @@ class DeviceCounters(msgspec.Struct, kw_only=True, array_like=True):
     is_sm_measured: bool = False
     has_energy: bool = False
     created_ms: int = 0
+    open_ms: int = 0
+    open_energy_mj: int = 0
 
 
 class TenantCounters(msgspec.Struct, kw_only=True, array_like=True):

@@ -141,6 +141,8 @@ class Meter:
                 self._reset(device, interval, now)
             else:
                 self._device(device, interval, now)
+            counters, live = self.devices[device.device_uuid], self._live[device.device_uuid]
+            counters.open_ms, counters.open_energy_mj = live.timeline.pending_ms, live.energy_mj
         held = {owner.key for device in devices for owner in device.owners}
         self._just_ended |= end_missing(self.owners, held, now.boot_ms)
         drop_ended(self.owners, now.boot_ms - self._ended_keep_ms, self._ended_most)

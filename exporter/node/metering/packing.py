@@ -16,7 +16,7 @@ from contract.ids import EpochId
 from exporter.delivery.witness import Witness, WitnessState
 from exporter.node.clock import Instant
 from exporter.node.metering.counters import DeviceCounters, OwnerCounters, TenantCounters
-from exporter.node.metering.hours import HourBooks, HourDevice, HourUse, Origin
+from exporter.node.metering.hours import HourBooks, HourDevice, HourUse, Origin, pieces, shares
 from exporter.node.metering.meter import Meter
 from exporter.node.sources.hardware import CardHistory
 from exporter.node.tallies import TallyCount
@@ -90,7 +90,7 @@ def unpack(row: bytes) -> NodeState | None:
 def resume(meter: Meter, state: NodeState, epoch: EpochId) -> list[UsageFact]:
     """Go on where a state stopped, under a new epoch.
 
-    The time in between is a gap: unknown, and its energy nobody's.
+    The time in between is a gap: unknown, and its energy nobody's. So is the window that was still open.
 
     Returns:
         The last facts of the old epoch.
@@ -101,4 +101,24 @@ def resume(meter: Meter, state: NodeState, epoch: EpochId) -> list[UsageFact]:
     meter.tenants = {(tenant.tenant, tenant.model): tenant for tenant in state.tenants}
     meter.books = HourBooks(state.uses, state.hour_devices)
     meter.origin = state.origin
+    for device in meter.devices.values():
+        _give_up_open_window(meter, device)
     return meter.begin_epoch(Origin(state.origin.cluster, state.origin.node_uid, epoch))
+
+
+def _give_up_open_window(meter: Meter, device: DeviceCounters) -> None:
+    """Its records went with the process that had read them; its time belongs to the old epoch."""
+    cut = pieces(meter.placed_ms - device.open_ms, meter.placed_ms)
+    device.energy_mj += device.open_energy_mj
+    device.energy_unattributed_mj += device.open_energy_mj
+    for piece, part in zip(cut, shares(device.open_energy_mj, cut), strict=True):
+        of_device = meter.books.device(device.device_uuid, piece)
+        of_device.energy_mj += part
+        of_device.energy_unattributed_mj += part
+    for key, owner in meter.owners.items():
+        if key.device_uuid != device.device_uuid or owner.ended_boot_ms is not None:
+            continue
+        owner.unknown_ms["gap"] += device.open_ms
+        for piece in cut if owner.is_measured else ():
+            meter.books.use(key, owner, piece).unknown_ms += piece.to_ms - piece.from_ms
+    device.open_ms = device.open_energy_mj = 0
