@@ -12,7 +12,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -87,11 +87,14 @@ class Server:
 
 
 @contextmanager
-def running_server(*, is_durable: bool = False) -> Iterator[Server]:
+def running_server(
+    *, is_durable: bool = False, settings: Mapping[str, str] | None = None
+) -> Iterator[Server]:
     """Start a server on a free port; stop it and remove all of it at the end.
 
     Args:
         is_durable: Whether a commit waits for the disk, as in earnest; tests need not.
+        settings: Of `postgresql.conf`, besides our own.
 
     Raises:
         ServerMissingError: It is not installed, or does not start.
@@ -105,7 +108,7 @@ def running_server(*, is_durable: bool = False) -> Iterator[Server]:
             [programs / "initdb", "-D", folder / "data", "-U", OWNER, "--auth=trust", "--no-sync",
              "-E", "UTF8", "--locale=C.UTF-8", "--locale-provider=icu", "--icu-locale=en-US"]
         )  # fmt: skip
-        with _started(programs, folder, is_durable=is_durable) as port:
+        with _started(programs, folder, is_durable=is_durable, more=settings or {}) as port:
             server = Server(port)
             for role in (MIGRATOR, SERVICE):
                 server.execute(f"CREATE ROLE {role} LOGIN")
@@ -129,7 +132,7 @@ def _programs() -> Path:
 
 
 @contextmanager
-def _started(programs: Path, folder: Path, *, is_durable: bool) -> Iterator[int]:
+def _started(programs: Path, folder: Path, *, is_durable: bool, more: Mapping[str, str]) -> Iterator[int]:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port: int = free.getsockname()[1]
     settings = {
@@ -140,7 +143,7 @@ def _started(programs: Path, folder: Path, *, is_durable: bool) -> Iterator[int]
         settings |= {
             "fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "autovacuum": "off"
         }  # fmt: skip
-    options = " ".join(f"-c {name}={value}" for name, value in settings.items())
+    options = " ".join(f"-c {name}={value}" for name, value in (settings | dict(more)).items())
     control: list[str | Path] = [programs / "pg_ctl", "-D", folder / "data", "-w"]
     _run([*control, "-l", folder / "log", "-o", options, "start"])
     try:

@@ -1,7 +1,8 @@
 """The service as a process: a socket, uvicorn, and a thread that rates the open periods now and then.
 
-Invariant: SIGTERM and SIGINT end the process with 0 after the requests in flight and a rating in progress
-are done; a rating that fails is logged and tried again, it never takes the API down.
+Invariant: SIGTERM and SIGINT end the process with 0 after the requests in flight are done; a rating in
+progress leaves off after the card that it is at. One that fails is logged and tried again, it never takes
+the API down.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from accounting.errors import InvalidError
+from accounting.periods.batch import Stop
 
 _log = logging.getLogger(__name__)
 
@@ -28,9 +30,12 @@ _OBJECTS_PER_COLLECTION = 100_000
 
 
 class Rater:
-    """Calls `rate` at once and then every `interval_seconds`, in a thread of its own, until stopped."""
+    """Calls `rate` at once and then every `interval_seconds`, in a thread of its own, until stopped.
 
-    def __init__(self, rate: Callable[[], None], *, interval_seconds: float) -> None:
+    `rate` is given what tells it to leave off.
+    """
+
+    def __init__(self, rate: Callable[[Stop], None], *, interval_seconds: float) -> None:
         self._rate = rate
         self._interval_seconds = interval_seconds
         self._stopped = threading.Event()
@@ -41,14 +46,14 @@ class Rater:
         self._thread.start()
 
     def stop(self) -> None:
-        """End, after a rating in progress."""
+        """End, after the card that a rating in progress is at."""
         self._stopped.set()
         self._thread.join()
 
     def _run(self) -> None:
         while not self._stopped.is_set():
             try:
-                self._rate()
+                self._rate(self._stopped.is_set)
             except Exception:  # noqa: BLE001 - whatever it is, the next round may do better
                 _log.exception("rating the open periods failed; next try in %g s", self._interval_seconds)
             self._stopped.wait(self._interval_seconds)

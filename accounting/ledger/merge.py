@@ -145,12 +145,15 @@ def _by_confirmation(facts: Iterable[AllocationFact]) -> list[AllocationFact]:
 def _merged_end(
     reports: Sequence[AllocationFact], confirmed_at_ms: int
 ) -> tuple[int | None, EndKind | None, str | None]:
-    ends = [(f.ended_at_ms, f.end_reason or "", f.end_kind) for f in reports if f.ended_at_ms is not None]
-    observed = [(at_ms, reason) for at_ms, reason, kind in ends if kind != "inferred"]
+    observed: list[tuple[int, str]] = []
+    inferred: list[tuple[int, str]] = []
+    for fact in reports:
+        if fact.ended_at_ms is not None:
+            ends = inferred if fact.end_kind == "inferred" else observed
+            ends.append((fact.ended_at_ms, fact.end_reason or ""))
     if observed:
         at_ms, reason = min(observed)
         return at_ms, "observed", reason or None
-    inferred = [(at_ms, reason) for at_ms, reason, kind in ends if kind == "inferred"]
     if not inferred:
         return None, None, None
     at_ms = max(at_ms for at_ms, _ in inferred)

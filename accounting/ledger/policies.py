@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from accounting.ledger.columns import PolicySpan
 from accounting.ledger.shares import POLICIES, Policy
-from accounting.ledger.sweep import PolicySpan
 
 PolicyKind: TypeAlias = Literal["share", "idle", "energy", "unallocated"]
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-from contract.apportion import Apportioner
+from contract.apportion import apportion
 from contract.units import PPM
 
 Policy = Literal["dominant", "memory", "whole_card"]
@@ -27,8 +26,7 @@ _FOUR_SLICE_MODELS = re.compile(r"\bA30\b")
 _MIG_PROFILE = re.compile(r"\b(\d)g\.")
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
+class Grant(NamedTuple):
     """What a slice was given of its card."""
 
     mem_mib: int
@@ -40,8 +38,8 @@ class Grant:
 class Division(NamedTuple):
     """A stretch of card time, divided: `sum(charged) + idle` is the whole stretch."""
 
-    charged: Sequence[int]
-    own: Sequence[int]
+    charged: tuple[int, ...]
+    own: tuple[int, ...]
     """What each slice would pay alone; never less than it is charged."""
     idle: int
 
@@ -88,33 +86,23 @@ def core_units(grant: Grant, capacity_mib: int, model: str = "") -> int:
     return min(card_units(capacity_mib, model), cores)
 
 
-class Sharing:
-    """Slices that hold one card together, and how its time is divided for as long as they do."""
+def divide(length_ms: int, units: Sequence[int], whole: int) -> Division:
+    """Divide a card's time over `length_ms` among slices with these own shares.
 
-    __slots__ = ("_is_overbooked", "_parts", "_units", "_whole")
+    Args:
+        length_ms: Length of the segment.
+        units: Own shares (`share_units`), in the order of the slices' keys, which decides ties.
+        whole: `card_units` of the card; above 0.
 
-    def __init__(self, units: Sequence[int], whole: int) -> None:
-        """Prepare to divide.
-
-        Args:
-            units: Own shares (`share_units`), in the order of the slices' keys, which decides ties.
-            whole: `card_units` of the card; above 0.
-        """
-        taken = sum(units)
-        self._units, self._whole = units, whole
-        self._is_overbooked = taken > whole
-        self._parts = Apportioner(PPM, units if self._is_overbooked else [*units, whole - taken])
-
-    def divide(self, length_ms: int) -> Division:
-        """Divide a card's time over `length_ms`.
-
-        Returns:
-            Whole ppm·ms. On a card that is not over-booked charged equals own; on one that is, every
-            slice pays its part of the one card and own tells what it would have paid without neighbours.
-        """
-        parts = self._parts.split(length_ms)
-        if not self._is_overbooked:
-            idle = parts.pop()
-            return Division(parts, parts, idle)
-        stretch, whole = length_ms * PPM, self._whole
-        return Division(parts, [-(-stretch * unit // whole) for unit in self._units], 0)
+    Returns:
+        Whole ppm·ms. On a card that is not over-booked charged equals own; on one that is, every slice
+        pays its part of the one card and own tells what it would have paid without neighbours.
+    """
+    stretch = length_ms * PPM
+    taken = sum(units)
+    if taken <= whole:
+        *charged, idle = apportion(stretch, [*units, whole - taken])
+        return Division(tuple(charged), tuple(charged), idle)
+    charged = apportion(stretch, units)
+    own = tuple(-(-stretch * unit // whole) for unit in units)
+    return Division(tuple(charged), own, 0)

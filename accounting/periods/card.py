@@ -15,6 +15,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from accounting.facts import kinds
+from accounting.ledger.columns import Columns, Hold, PolicySpan, divide_time
 from accounting.ledger.intervals import Interval
 from accounting.ledger.merge import (
     Held,
@@ -25,7 +26,7 @@ from accounting.ledger.merge import (
 )
 from accounting.ledger.presence import BRIDGE_MS, HeldTime, PresenceSpan, not_ready_times, timeline
 from accounting.ledger.shares import Grant, mig_slices
-from accounting.ledger.sweep import Hold, PolicySpan, Segment, sweep
+from accounting.ledger.sweep import Segment, segments_of
 from accounting.ledger.tenancy import Claim
 from accounting.periods.reading import CardFacts, held_in, read_cards_facts, read_facts
 from accounting.store.models import AllocationReport, PresenceReport, UsageFact
@@ -74,12 +75,16 @@ class Card:
         """Whether slices are held on a device that no witness ever reported."""
         return bool(self.slices) and not self.spans
 
+    def divide(self, window: Interval, *, cuts: Iterable[int], policies: Sequence[PolicySpan]) -> Columns:
+        """The card's time, divided, in a window that lies within the one that was read."""
+        assert self.window[0] <= window[0] <= window[1] <= self.window[1]
+        return divide_time(self.spans, self.holds, window, cuts=cuts, policies=policies)
+
     def sweep(
         self, window: Interval, *, cuts: Iterable[int], policies: Sequence[PolicySpan]
     ) -> list[Segment]:
-        """The card's segments in a window that lies within the one that was read."""
-        assert self.window[0] <= window[0] <= window[1] <= self.window[1]
-        return sweep(self.spans, self.holds, window, cuts=cuts, policies=policies)
+        """The same, segment by segment."""
+        return segments_of(self.divide(window, cuts=cuts, policies=policies))
 
 
 def read_card(session: Session, key: DeviceKey, window: Interval, *, as_of_ms: int, grace_ms: int) -> Card:

@@ -18,12 +18,14 @@ from sqlalchemy.orm import Session
 from accounting.access.audit import record, require_reason
 from accounting.access.viewer import Viewer
 from accounting.ledger.calendar import Month
+from accounting.periods.batch import rate_cards
 from accounting.periods.distribution import post_distribution
 from accounting.periods.hashing import first_statement
 from accounting.periods.issuing import issue, number_text
 from accounting.periods.months import CLOSED, CLOSING, OPEN, find_account, require_period
 from accounting.periods.preflight import MIN_COVERAGE, MS_PER_DAY, Preflight, preflight
-from accounting.periods.rate import RATED, rate, rate_card
+from accounting.periods.rate import rate
+from accounting.periods.replacing import RATED
 from accounting.periods.sealing import Seal, make_seal
 from accounting.progress import Progress, unseen
 from accounting.store.database import Database
@@ -68,6 +70,7 @@ def close_period(
     grace_ms: int,
     min_coverage: Decimal = MIN_COVERAGE,
     override_reason: str | None = None,
+    jobs: int = 1,
     progress: Progress = unseen,
 ) -> Closed | Preflight:
     """Close a month of an account, or say what keeps it open.
@@ -81,6 +84,7 @@ def close_period(
         grace_ms: What the final rating is done with, as given to the service.
         min_coverage: Of the devices' presence.
         override_reason: Why to pass over what may be passed over; None: do not.
+        jobs: As in `rate`.
         progress: Who wants to know how far it is.
 
     Raises:
@@ -93,7 +97,7 @@ def close_period(
         account = find_account(session, account_code)
         state = require_period(session, account, month).state
     if state == OPEN:
-        rate(database, as_of_ms=now_ms, grace_ms=grace_ms, progress=progress)
+        rate(database, as_of_ms=now_ms, grace_ms=grace_ms, jobs=jobs, progress=progress)
         with database.writing() as session:
             blocked = _freeze(
                 session,
@@ -133,7 +137,7 @@ def _freeze(
         return None
     state = session.get_one(RatingState, 1)
     for key in _due_cards(session, account, period):
-        rate_card(session, key)
+        rate_cards(session, [key])
     checked = preflight(session, account, month, now_ms=now_ms, min_coverage=min_coverage)
     if checked.blocks(overridden=override_reason is not None):
         return checked

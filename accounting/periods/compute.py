@@ -6,20 +6,21 @@ live prices and policies, the instant and the grace.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from accounting.ledger.calendar import day_bounds_ms, midnights_ms
-from accounting.ledger.energy import EnergyHour
+from accounting.ledger.columns import Columns
+from accounting.ledger.energy import EnergyFacts, EnergyHour
 from accounting.ledger.intervals import Interval
 from accounting.ledger.policies import Policies
 from accounting.ledger.pricing import EVERY_MODEL, SKU_ENERGY, Price, edges
-from accounting.ledger.sweep import Segment
+from accounting.ledger.sweep import segments_of
 from accounting.ledger.tenancy import IDLE_PATH, SHARED_PATH, Claim, Owner
-from accounting.periods.card import Card, read_card
+from accounting.periods.card import Card, read_cards
 from accounting.periods.energy import EnergyBooks, read_energy, unallocated_claim
 from accounting.periods.lines import Booked, Hour, Line, Lines, device_hours
 from accounting.periods.tariff import Account, Books
@@ -115,8 +116,7 @@ def cuts_of(books: Books, card: Card, window: Interval) -> list[int]:
     paths = {IDLE_PATH, SHARED_PATH}
     for claim in {one.claim for one in card.slices.values()}:
         paths.update(owner.path for owner in books.owned(claim).owners)
-    claims = [(one.claim, (one.held.from_ms, one.held.to_ms)) for one in card.slices.values()]
-    cuts |= owner_cuts(books, claims)
+    cuts |= owner_cuts(books, ((one.claim, one.held[:2]) for one in card.slices.values()))
     cuts |= edges(one for one in books.discounts if any(map(one.concerns, paths)))
     cuts |= books.policies.edges(("share", "energy", "unallocated"))
     return sorted(cut for cut in cuts if window[0] < cut < window[1])
@@ -128,6 +128,8 @@ def owner_cuts(books: Books, claims: Iterable[tuple[Claim, Interval]]) -> set[in
     Nothing is cut where nobody changes, so that a rule leaves all other slices as they are.
     """
     cuts: set[int] = set()
+    if books.have_one_owner_each:
+        return cuts
     for claim, when in claims:
         owned = books.owned(claim)
         cuts.update(owned.changes_in(*when))
@@ -152,7 +154,7 @@ class Swept:
     """What happened on a card in a window of whole hours."""
 
     card: Card
-    segments: Sequence[Segment]
+    time: Columns
     energy: Mapping[int, EnergyHour]
     lines: Lines
     bypassing: frozenset[Owner]
@@ -163,33 +165,60 @@ class Swept:
 
 def sweep_lines(
     session: Session,
-    key: DeviceKey,
+    keys: Sequence[DeviceKey],
     window: Interval,
     rulebook: Rulebook,
     *,
     as_of_ms: int,
     grace_ms: int,
     trail: list[Booked] | None = None,
-) -> Swept:
-    """Sweep a card and book all that happened; days that the window cuts come out incomplete.
+) -> Iterator[Swept]:
+    """Sweep cards and book all that happened; days that the window cuts come out incomplete.
 
     Args:
         session: A transaction.
-        key: The card.
+        keys: The cards, of one cluster.
         window: Widened to whole hours, since energy is told by the hour.
         rulebook: What holds.
         as_of_ms: Seen from this instant.
         grace_ms: As in `rate`.
         trail: Gets every step, for whoever explains.
+
+    Yields:
+        What happened, card by card.
     """
-    books = rulebook.books[key.cluster]
     whole = (hour_start_ms(window[0]), -hour_start_ms(-window[1]))
-    card = read_card(session, key, whole, as_of_ms=as_of_ms, grace_ms=grace_ms)
-    cuts = cuts_of(books, card, whole)
-    segments = card.sweep(whole, cuts=cuts, policies=rulebook.policies.share_spans())
+    energies = read_energy(session, keys, whole)
+    for card in read_cards(session, keys, whole, as_of_ms=as_of_ms, grace_ms=grace_ms):
+        yield _swept(card, energies.pop(card.key), rulebook, trail)
+
+
+def _swept(
+    card: Card, facts: Mapping[int, EnergyFacts], rulebook: Rulebook, trail: list[Booked] | None
+) -> Swept:
+    books = rulebook.books[card.key.cluster]
+    cuts = cuts_of(books, card, card.window)
+    time = card.divide(card.window, cuts=cuts, policies=rulebook.policies.share_spans())
     lines = Lines(card, books, trail)
-    lines.add(segments)
-    facts = read_energy(session, key, whole)
+    lines.add(time)
+    claims = {one.claim for one in card.slices.values()}
+    energy: Mapping[int, EnergyHour] = {}
+    bypassing: frozenset[Owner] = frozenset()
+    if facts:
+        uses = _uses(card, facts)
+        claims.update(claim for claim, _ in uses)
+        energy = EnergyBooks(lines, sorted({*cuts, *owner_cuts(books, uses)})).add(segments_of(time), facts)
+        bypassing = frozenset(
+            books.owned(unallocated_claim(use)).at(use.from_ms)
+            for hour in facts.values()
+            for use in hour.unallocated
+        )
+    unmapped = frozenset(books.owned(claim).last.path for claim in claims)
+    return Swept(card, time, energy, lines, bypassing, unmapped)
+
+
+def _uses(card: Card, facts: Mapping[int, EnergyFacts]) -> list[tuple[Claim, Interval]]:
+    """Whose every use is, and when it was."""
     uses = [
         (unallocated_claim(use), (use.from_ms, use.to_ms))
         for hour in facts.values()
@@ -201,16 +230,7 @@ def sweep_lines(
         for use in hour.slices
         if use.slice_key in card.slices
     ]
-    energy_cuts = sorted({*cuts, *owner_cuts(books, uses)})
-    energy = EnergyBooks(lines, energy_cuts).add(segments, facts)
-    bypassing = frozenset(
-        books.owned(unallocated_claim(use)).at(use.from_ms)
-        for hour in facts.values()
-        for use in hour.unallocated
-    )
-    claims = {claim for claim, _ in uses} | {one.claim for one in card.slices.values()}
-    unmapped = frozenset(books.owned(claim).last.path for claim in claims)
-    return Swept(card, segments, energy, lines, bypassing, unmapped)
+    return uses
 
 
 def compute(
@@ -224,7 +244,26 @@ def compute(
     trail: list[Booked] | None = None,
 ) -> Computed:
     """Sweep a card over a run of UTC days and the local days that it touches; a `trail` gets every step."""
-    books = rulebook.books[key.cluster]
+    (computed,) = compute_cards(
+        session, [key], run, rulebook, as_of_ms=as_of_ms, grace_ms=grace_ms, trail=trail
+    )
+    return computed
+
+
+def compute_cards(
+    session: Session,
+    keys: Sequence[DeviceKey],
+    run: Interval,
+    rulebook: Rulebook,
+    *,
+    as_of_ms: int,
+    grace_ms: int,
+    trail: list[Booked] | None = None,
+) -> Iterator[Computed]:
+    """Sweep cards of one cluster, in their order, as `compute` sweeps one: read together, and one kept."""
+    if not keys:
+        return
+    books = rulebook.books[keys[0].cluster]
     days = {
         account.code: (
             day_bounds_ms(run[0], account.time_zone)[0],
@@ -236,18 +275,19 @@ def compute(
         min(run[0], *(start for start, _ in days.values())),
         max(run[1], *(end for _, end in days.values())),
     )
-    swept = sweep_lines(session, key, window, rulebook, as_of_ms=as_of_ms, grace_ms=grace_ms, trail=trail)
-    return Computed(
-        card=swept.card,
-        run=run,
-        days=days,
-        hours=device_hours([segment for segment in swept.segments if run[0] <= segment.from_ms < run[1]]),
-        energy={hour_ms: hour for hour_ms, hour in swept.energy.items() if run[0] <= hour_ms < run[1]},
-        lines=[
-            line
-            for line_key, line in sorted(swept.lines.lines.items(), key=lambda item: item[0])
-            if days[line_key.account][0] <= line_key.day_ms < days[line_key.account][1]
-        ],
-        bypassing=swept.bypassing,
-        unmapped=swept.unmapped,
-    )
+    of_cards = sweep_lines(session, keys, window, rulebook, as_of_ms=as_of_ms, grace_ms=grace_ms, trail=trail)
+    for swept in of_cards:
+        yield Computed(
+            card=swept.card,
+            run=run,
+            days=days,
+            hours=device_hours(swept.time, run),
+            energy={at_ms: hour for at_ms, hour in swept.energy.items() if run[0] <= at_ms < run[1]},
+            lines=[
+                line
+                for key, line in swept.lines.lines.items()
+                if days[key.account][0] <= key.day_ms < days[key.account][1]
+            ],
+            bypassing=swept.bypassing,
+            unmapped=swept.unmapped,
+        )

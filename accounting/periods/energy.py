@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sqlalchemy import exists, select
+from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
 
 from accounting.facts import kinds
@@ -28,49 +28,65 @@ from accounting.ledger.pricing import SKU_ENERGY, SKU_UNALLOCATED
 from accounting.ledger.sweep import Segment
 from accounting.ledger.tenancy import IDLE_PATH, SHARED_PATH, Claim
 from accounting.periods.lines import Bearer, Entry, LineKind, Lines, Resource, card_resource_key
-from accounting.periods.reading import read_facts
+from accounting.periods.reading import groups_of, of_devices, read_facts
 from accounting.store.models import DeviceFact, UnallocatedFact, UsageFact
 from contract.apportion import apportion
 from contract.facts import DeviceUsageFact, SliceUsageFact, UnallocatedUseFact
-from contract.ids import DeviceKey, SliceKey
+from contract.ids import ClusterCode, DeviceKey, DeviceUuid, NodeUid, SliceKey
 from contract.units import MS_PER_HOUR, PPM, hour_start_ms
 
 PRICED = "price"
 """The policy under which a tenant pays for what it uses without an allocation."""
 
 
-def read_energy(session: Session, key: DeviceKey, window: Interval) -> dict[int, EnergyFacts]:
-    """The reports of a card by UTC hour; none where nobody reports energy or unallocated use."""
-    of_card = [
-        (
-            table.cluster == key.cluster,
-            table.node_uid == key.node_uid,
-            table.device_uuid == key.device_uuid,
-            table.hour_ms > window[0] - MS_PER_HOUR,
-            table.hour_ms < window[1],
-        )
-        for table in (DeviceFact, UsageFact, UnallocatedFact)
-    ]
-    is_metered = select(
-        exists().where(*of_card[0])
-        | exists().where(*of_card[1], UsageFact.energy_active_mj > 0)
-        | exists().where(*of_card[2])
+def read_energy(
+    session: Session, keys: Sequence[DeviceKey], window: Interval
+) -> dict[DeviceKey, dict[int, EnergyFacts]]:
+    """The reports of cards by UTC hour; none where nobody reports energy or unallocated use."""
+    found: dict[DeviceKey, dict[int, EnergyFacts]] = {key: {} for key in keys}
+    for group in groups_of(session, keys):
+        hours: dict[DeviceKey, dict[int, _Hour]] = defaultdict(lambda: defaultdict(_Hour))
+        for board in read_facts(session, kinds.DEVICE_USAGE, *_hours_of(DeviceFact, group, window)):
+            hours[_device(board)][board.hour_ms].device.append(board)
+        for other in read_facts(session, kinds.UNALLOCATED_USE, *_hours_of(UnallocatedFact, group, window)):
+            hours[_device(other)][other.hour_ms].unallocated.append(other)
+        metered = hours.keys() | _drawing(session, group, window)
+        for key in sorted(metered):
+            for use in read_facts(session, kinds.SLICE_USAGE, *_hours_of(UsageFact, [key], window)):
+                hours[key][use.hour_ms].slices.append(use)
+            found[key] = {
+                hour_ms: EnergyFacts(hour.device, hour.slices, hour.unallocated)
+                for hour_ms, hour in sorted(hours[key].items())
+            }
+    return found
+
+
+@dataclass(slots=True)
+class _Hour:
+    """The reports of one card and hour as they are read."""
+
+    device: list[DeviceUsageFact] = field(default_factory=list)
+    slices: list[SliceUsageFact] = field(default_factory=list)
+    unallocated: list[UnallocatedUseFact] = field(default_factory=list)
+
+
+def _device(fact: DeviceUsageFact | UnallocatedUseFact) -> DeviceKey:
+    return DeviceKey(fact.cluster, fact.node_uid, fact.device_uuid)
+
+
+def _hours_of(
+    table: type[DeviceFact | UsageFact | UnallocatedFact], keys: Sequence[DeviceKey], window: Interval
+) -> tuple[ColumnElement[bool], ...]:
+    return of_devices(table, keys), table.hour_ms > window[0] - MS_PER_HOUR, table.hour_ms < window[1]
+
+
+def _drawing(session: Session, group: Sequence[DeviceKey], window: Interval) -> set[DeviceKey]:
+    """The cards on which some slice drew energy."""
+    device = (UsageFact.cluster, UsageFact.node_uid, UsageFact.device_uuid)
+    rows = session.execute(
+        select(*device).where(*_hours_of(UsageFact, group, window), UsageFact.energy_active_mj > 0).distinct()
     )
-    if not session.scalar(is_metered):
-        return {}
-    device: dict[int, list[DeviceUsageFact]] = defaultdict(list)
-    slices: dict[int, list[SliceUsageFact]] = defaultdict(list)
-    unallocated: dict[int, list[UnallocatedUseFact]] = defaultdict(list)
-    for board in read_facts(session, kinds.DEVICE_USAGE, *of_card[0]):
-        device[board.hour_ms].append(board)
-    for use in read_facts(session, kinds.SLICE_USAGE, *of_card[1]):
-        slices[use.hour_ms].append(use)
-    for other in read_facts(session, kinds.UNALLOCATED_USE, *of_card[2]):
-        unallocated[other.hour_ms].append(other)
-    return {
-        hour_ms: EnergyFacts(device[hour_ms], slices[hour_ms], unallocated[hour_ms])
-        for hour_ms in sorted(device.keys() | slices.keys() | unallocated.keys())
-    }
+    return {DeviceKey(ClusterCode(row[0]), NodeUid(row[1]), DeviceUuid(row[2])) for row in rows}
 
 
 def unallocated_claim(use: UnallocatedUseFact) -> Claim:

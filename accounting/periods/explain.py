@@ -25,7 +25,7 @@ from accounting.errors import InvalidError, NotFoundError
 from accounting.ledger.calendar import day_bounds_ms, midnight_ms
 from accounting.ledger.intervals import Interval
 from accounting.ledger.shares import POLICIES, Grant, Policy, card_units, mig_slices, share_units
-from accounting.ledger.sweep import Segment
+from accounting.ledger.sweep import Segment, segments_of
 from accounting.ledger.tenancy import IDLE_PATH, SHARED_PATH
 from accounting.periods.card import HeldSlice
 from accounting.periods.compute import Rulebook, Swept, read_rulebook, sweep_lines
@@ -188,13 +188,15 @@ class _Day:
 
     swept: Swept
     trail: Sequence[Booked]
+    segments: Sequence[Segment]
     starts: Sequence[int]
     """Where the segments begin."""
 
     def segment_at(self, at_ms: int) -> Segment | None:
         index = bisect_right(self.starts, at_ms) - 1
-        segments = self.swept.segments
-        return segments[index] if index >= 0 and at_ms < segments[index].to_ms else None
+        if index < 0 or at_ms >= self.segments[index].to_ms:
+            return None
+        return self.segments[index]
 
 
 def _explainer(session: Session, viewer: Viewer) -> _Explainer:
@@ -222,7 +224,7 @@ class _Explainer:
                 measured = self._measured(line) if line.kind == "usage" else []
             wanted = _key_of(line, path)
             steps = [self._step(day, booked) for booked in day.trail if booked.key == wanted]
-            coverage = _coverage(day.swept.segments, bounds)
+            coverage = _coverage(day.segments, bounds)
         with seeing(self.session, CARDS):
             # An ancestor's discount holds for the line too.
             discounts = _chain(self.session, TenantDiscount, line.discount_version_id)
@@ -251,16 +253,17 @@ class _Explainer:
             versions = None if period.versions is None else Known.from_text(period.versions)
             self._rulebooks[frozen] = read_rulebook(self.session, versions)
         trail: list[Booked] = []
-        swept = sweep_lines(
+        (swept,) = sweep_lines(
             self.session,
-            key,
+            [key],
             bounds,
             self._rulebooks[frozen],
             as_of_ms=period.as_of_ms or rated_as_of_ms(self.session) or 0,
             grace_ms=rated_grace_ms(self.session) if period.grace_ms is None else period.grace_ms,
             trail=trail,
         )
-        day = _Day(swept, trail, [segment.from_ms for segment in swept.segments])
+        segments = segments_of(swept.time)
+        day = _Day(swept, trail, segments, [segment.from_ms for segment in segments])
         self._days[key, bounds, frozen] = day
         return day
 

@@ -1,4 +1,4 @@
-"""From segments to ledger lines and device hours: sums only, nothing is divided again.
+"""From a card's divided time to ledger lines and device hours: sums only, nothing is divided again.
 
 A line is one local day of its account, one resource and one SKU at one price. Invariant: over any set of
 whole days the quantities of the lines of a card are what its segments charged and left idle.
@@ -7,27 +7,29 @@ Source: `reference/ledger.md §7` (grain of a line).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
-from accounting.ledger.calendar import day_bounds_ms
+import numpy as np
+
+from accounting.ledger.calendar import day_bounds_ms, midnights_ms
+from accounting.ledger.columns import Columns, Whole
+from accounting.ledger.intervals import Interval
 from accounting.ledger.policies import PolicyRule
 from accounting.ledger.pricing import SKU_ENERGY, SKU_IDLE, SKU_SLICE, Discount, Price
 from accounting.ledger.rounding import MJ, PPM_MS, amount_of
-from accounting.ledger.sweep import Part, Segment
 from accounting.ledger.tenancy import IDLE_PATH, Claim
 from accounting.periods.card import Card, HeldSlice
 from accounting.periods.tariff import Account, Books, Tariff
 from contract.ids import SliceKey
-from contract.units import MS_PER_HOUR, hour_start_ms
+from contract.units import MS_PER_HOUR, PPM
 
 LineKind: TypeAlias = Literal["usage", "energy", "idle", "unallocated"]
 
 
-@dataclass(frozen=True, slots=True)
-class Bearer:
+class Bearer(NamedTuple):
     """Who bears a line: a tenant, and the account that the line is in."""
 
     account: Account
@@ -40,8 +42,7 @@ class Bearer:
         return cls(books.account_of(owner), owner.path)
 
 
-@dataclass(frozen=True, slots=True)
-class Resource:
+class Resource(NamedTuple):
     """What a line is about: a slice, a container without one, or (the last three empty) a whole card."""
 
     key: str
@@ -63,8 +64,7 @@ class Resource:
         )
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class LineKey:
+class LineKey(NamedTuple):
     """What makes two segments one line."""
 
     account: str
@@ -118,16 +118,15 @@ class Line:
         return amount_of(self.quantity, self.price.unit_price, unit=self.unit, percent=percent)
 
 
-@dataclass(slots=True)
-class Hour:
-    """One device and UTC hour, as it grows over its segments."""
+class Hour(NamedTuple):
+    """One device and UTC hour, over its segments."""
 
-    present_ppm_ms: int = 0
-    charged_ppm_ms: int = 0
-    idle_ppm_ms: int = 0
-    down_ppm_ms: int = 0
-    confirmed_ms: int = 0
-    model: str = ""
+    present_ppm_ms: int
+    charged_ppm_ms: int
+    idle_ppm_ms: int
+    down_ppm_ms: int
+    confirmed_ms: int
+    model: str
 
 
 @dataclass(slots=True)
@@ -143,8 +142,7 @@ class _Days:
         return self.bounds
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """What one stretch adds to a line; it crosses no local midnight and no change of price or policy."""
 
     kind: LineKind
@@ -163,8 +161,7 @@ class Entry:
     """What decided who bears it; None: it is nobody's but the platform's."""
 
 
-@dataclass(frozen=True, slots=True)
-class Booked:
+class Booked(NamedTuple):
     """One step by which a line grew: what `explain` shows."""
 
     key: LineKey
@@ -173,12 +170,22 @@ class Booked:
     quantity: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Growing:
-    """The line that a slice's card time goes to until some instant, on a card of one model."""
+class _Terms(NamedTuple):
+    """What the lines of a claim are made on between two edges of the tariff, on cards of one model."""
 
-    line: Line
-    until_ms: int
+    bearer: Bearer
+    price: Price | None
+    discount: Discount | None
+    policy: PolicyRule | None
+
+
+class _About(NamedTuple):
+    """What a line is of."""
+
+    kind: LineKind
+    sku: str
+    resource: Resource
+    model: str
 
 
 @dataclass(slots=True)
@@ -189,108 +196,210 @@ class Lines:
     books: Books
     trail: list[Booked] | None = None
     lines: dict[LineKey, Line] = field(default_factory=dict)
-    tariff: Tariff = field(init=False)
+    card_resource: Resource = field(init=False)
+    """The card itself."""
     _days: dict[str, _Days] = field(default_factory=dict)
-    _growing: dict[SliceKey, _Growing] = field(default_factory=dict)
+    _terms: dict[tuple[Claim | None, int, str], _Terms] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.tariff = Tariff(self.books)
+        self.card_resource = Resource(card_resource_key(self.card), self.card.node)
 
     @property
-    def card_resource(self) -> Resource:
-        """The card itself."""
-        return Resource(card_resource_key(self.card), self.card.node)
+    def tariff(self) -> Tariff:
+        """What holds at an instant."""
+        return self.books.tariff
 
-    def add(self, segments: Sequence[Segment]) -> None:
-        """Add the card time of segments, in time order."""
-        idle = Bearer(self.books.platform, IDLE_PATH)
-        for segment in segments:
-            for part in segment.parts:
-                self._charge(segment, part)
-            if segment.idle_ppm_ms:
-                policy = self.tariff.policy("share", segment.from_ms)
-                when = (segment.from_ms, segment.to_ms)
-                entry = Entry("idle", SKU_IDLE, idle, self.card_resource, segment.model, *when, policy)
-                self.book(entry, segment.idle_ppm_ms, segment.idle_ppm_ms)
+    def add(self, time: Columns) -> None:
+        """Add a card's time: what holders are charged, and what is idle."""
+        if not len(time.from_ms):
+            return
+        stretches = self._stretches(time)
+        grown = self._add_parts(time, stretches)
+        idle_line_of = self._add_idle(time, stretches)
+        if self.trail is not None:
+            self._leave_trail(time, grown, idle_line_of, self.trail)
 
-    def _charge(self, segment: Segment, part: Part) -> None:
-        one = self.card.slices[part.slice_key]
-        growing = self._growing.get(part.slice_key)
-        # A month has hundreds of millions of parts, and nearly all go where the one before went.
-        if (
-            growing is not None
-            and segment.from_ms < growing.until_ms
-            and segment.model == growing.line.key.model
-            and self.trail is None
-        ):
-            line = growing.line
-            line.own_quantity += part.own_ppm_ms
-            line.quantity += part.charged_ppm_ms
-            line.charge_to_ms = segment.to_ms
-        else:
-            line = self._begin(segment, part, one)
-        if one.allocation.started_at_ms is None or segment.from_ms < one.allocation.started_at_ms:
-            line.held_not_running_ppm_ms += _not_running(one, segment, part.charged_ppm_ms)
-        if part.is_degraded:
-            line.degraded_ppm_ms += part.charged_ppm_ms
+    def _stretches(self, time: Columns) -> Whole:
+        """For each segment a number, which is another wherever a line may have to be."""
+        window = int(time.from_ms[0]), int(time.to_ms[-1])
+        edges = set(self.tariff.edges)
+        for zone in {account.time_zone for account in self.books.accounts}:
+            edges.update(midnights_ms(*window, zone))
+        models = sorted({span.model for span in time.spans})
+        model_of = time.of_spans(lambda span: models.index(span.model))
+        begun = np.searchsorted(np.array(sorted(edges), np.int64), time.from_ms, "right")
+        stretches: Whole = begun * len(models) + model_of
+        return stretches
 
-    def _begin(self, segment: Segment, part: Part, one: HeldSlice) -> Line:
-        bearer = Bearer.of(self.books, one.claim, segment.from_ms)
-        policy = self.tariff.policy("share", segment.from_ms)
-        when = (segment.from_ms, segment.to_ms)
-        entry = Entry(
-            "usage", SKU_SLICE, bearer, Resource.of_slice(one), segment.model, *when, policy, claim=one.claim
+    def _add_parts(self, time: Columns, stretches: Whole) -> list[Line]:
+        """Add what holders are charged; for each part its line, where there is a trail to leave."""
+        if not len(time.hold_of):
+            return []
+        stretch_of = stretches[time.segment_of]
+        changes = (np.diff(time.hold_of) != 0) | (np.diff(stretch_of) != 0)
+        firsts = np.concatenate([np.zeros(1, np.int64), np.flatnonzero(changes) + 1])
+        lasts = np.concatenate([firsts[1:], [len(time.hold_of)]]) - 1
+        degraded = np.where(time.is_down[time.segment_of], time.charged_ppm_ms, 0)
+        begins, ends = time.segment_of[firsts], time.segment_of[lasts]
+        rows = zip(
+            time.hold_of[firsts].tolist(),
+            time.span_of[begins].tolist(),
+            time.from_ms[begins].tolist(),
+            time.to_ms[ends].tolist(),
+            np.add.reduceat(time.own_ppm_ms, firsts).tolist(),
+            np.add.reduceat(time.charged_ppm_ms, firsts).tolist(),
+            np.add.reduceat(degraded, firsts).tolist(),
+            strict=True,
         )
-        line = self.book(entry, part.own_ppm_ms, part.charged_ppm_ms)
-        day_ends_ms = self._days[bearer.account.time_zone].of(segment.from_ms)[1]
-        until_ms = min(day_ends_ms, self.tariff.next_edge_ms(segment.from_ms))
-        self._growing[part.slice_key] = _Growing(line, until_ms)
-        return line
+        grown: list[Line] = []
+        holder, one, resource = -1, None, self.card_resource
+        for hold_of, span_of, from_ms, to_ms, own, charged, degraded_ppm_ms in rows:
+            if hold_of != holder or one is None:
+                holder, one = hold_of, self.card.slices[time.holds[hold_of].slice_key]
+                resource = Resource.of_slice(one)
+            about = _About("usage", SKU_SLICE, resource, time.spans[span_of].model)
+            line = self._line(self._terms_of(one.claim, about, from_ms), about, from_ms, to_ms)
+            line.own_quantity += own
+            line.quantity += charged
+            line.degraded_ppm_ms += degraded_ppm_ms
+            grown.append(line)
+        self._add_waiting(time, firsts, grown)
+        if self.trail is None:
+            return []
+        return [grown[index] for index in np.searchsorted(firsts, np.arange(len(time.hold_of)), "right") - 1]
+
+    def _add_waiting(self, time: Columns, firsts: Whole, grown: Sequence[Line]) -> None:
+        """Of what is charged, note what is for the time before the slice's first container ran."""
+        runs_from_ms = np.array([_runs_from_ms(self.card.slices[hold.slice_key]) for hold in time.holds])
+        waiting = np.flatnonzero(time.from_ms[time.segment_of] < runs_from_ms[time.hold_of])
+        of_segments = time.segment_of[waiting]
+        rows = zip(
+            (np.searchsorted(firsts, waiting, "right") - 1).tolist(),
+            time.from_ms[of_segments].tolist(),
+            time.to_ms[of_segments].tolist(),
+            runs_from_ms[time.hold_of[waiting]].tolist(),
+            time.charged_ppm_ms[waiting].tolist(),
+            strict=True,
+        )
+        for index, from_ms, to_ms, until_ms, charged in rows:
+            waited = charged * (min(until_ms, to_ms) - from_ms) // (to_ms - from_ms)
+            grown[index].held_not_running_ppm_ms += waited
+
+    def _add_idle(self, time: Columns, stretches: Whole) -> dict[int, Line]:
+        """Add what nobody holds; by stretch its line."""
+        idle_of = np.flatnonzero(time.idle_ppm_ms)
+        if not len(idle_of):
+            return {}
+        stretch_of = stretches[idle_of]
+        firsts = np.concatenate([np.zeros(1, np.int64), np.flatnonzero(np.diff(stretch_of)) + 1])
+        lasts = np.concatenate([firsts[1:], [len(idle_of)]]) - 1
+        begins, ends = idle_of[firsts], idle_of[lasts]
+        rows = zip(
+            time.span_of[begins].tolist(),
+            time.from_ms[begins].tolist(),
+            time.to_ms[ends].tolist(),
+            np.add.reduceat(time.idle_ppm_ms[idle_of], firsts).tolist(),
+            strict=True,
+        )
+        found: dict[int, Line] = {}
+        for index, (span_of, from_ms, to_ms, idle) in enumerate(rows):
+            about = _About("idle", SKU_IDLE, self.card_resource, time.spans[span_of].model)
+            line = self._line(self._terms_of(None, about, from_ms), about, from_ms, to_ms)
+            line.own_quantity += idle
+            line.quantity += idle
+            found.update(dict.fromkeys(idle_of[firsts[index] : lasts[index] + 1].tolist(), line))
+        return found
+
+    def _leave_trail(
+        self, time: Columns, grown: Sequence[Line], idle_lines: Mapping[int, Line], trail: list[Booked]
+    ) -> None:
+        """Tell every step in the order of time: parts by key, then what is idle."""
+        by_segment = np.argsort(time.segment_of, kind="stable").tolist()
+        coming = iter(by_segment)
+        part = next(coming, None)
+        for segment, (from_ms, to_ms) in enumerate(
+            zip(time.from_ms.tolist(), time.to_ms.tolist(), strict=True)
+        ):
+            model = time.spans[int(time.span_of[segment])].model
+            policy = self.tariff.policy("share", from_ms)
+            while part is not None and time.segment_of[part] == segment:
+                line = grown[part]
+                one = self.card.slices[time.holds[int(time.hold_of[part])].slice_key]
+                when = (from_ms, to_ms)
+                entry = Entry(
+                    "usage", SKU_SLICE, line.bearer, line.resource, model, *when, policy, claim=one.claim
+                )
+                own, charged = int(time.own_ppm_ms[part]), int(time.charged_ppm_ms[part])
+                trail.append(Booked(line.key, entry, own, charged))
+                part = next(coming, None)
+            idle = int(time.idle_ppm_ms[segment])
+            if idle:
+                line = idle_lines[segment]
+                entry = Entry("idle", SKU_IDLE, line.bearer, line.resource, model, from_ms, to_ms, policy)
+                trail.append(Booked(line.key, entry, idle, idle))
 
     def book(self, entry: Entry, own_quantity: int, quantity: int) -> Line:
         """Add an entry to the line that it belongs to."""
-        line = self._line(entry)
+        account, at_ms = entry.bearer.account, entry.from_ms
+        price = self.tariff.price(account, entry.sku, entry.model, at_ms)
+        discount = None if price is None else self.tariff.discount(entry.bearer.path, at_ms)
+        terms = _Terms(entry.bearer, price, discount, entry.policy)
+        about = _About(entry.kind, entry.sku, entry.resource, entry.model)
+        line = self._line(terms, about, at_ms, entry.to_ms)
         line.own_quantity += own_quantity
         line.quantity += quantity
         if self.trail is not None:
             self.trail.append(Booked(line.key, entry, own_quantity, quantity))
         return line
 
-    def _line(self, entry: Entry) -> Line:
-        account = entry.bearer.account
-        at_ms = entry.from_ms
-        price = self.tariff.price(account, entry.sku, entry.model, at_ms)
-        discount = None if price is None else self.tariff.discount(entry.bearer.path, at_ms)
+    def _terms_of(self, claim: Claim | None, about: _About, at_ms: int) -> _Terms:
+        """What card time is charged on; of no claim: idle capacity."""
+        key = claim, self.tariff.between(at_ms), about.model
+        known = self._terms.get(key)
+        if known is None:
+            bearer = (
+                Bearer(self.books.platform, IDLE_PATH)
+                if claim is None
+                else Bearer.of(self.books, claim, at_ms)
+            )
+            price = self.tariff.price(bearer.account, about.sku, about.model, at_ms)
+            discount = None if price is None else self.tariff.discount(bearer.path, at_ms)
+            known = _Terms(bearer, price, discount, self.tariff.policy("share", at_ms))
+            self._terms[key] = known
+        return known
+
+    def _line(self, terms: _Terms, about: _About, from_ms: int, to_ms: int) -> Line:
+        bearer, price, discount, policy = terms
+        kind, sku, resource, model = about
+        account = bearer.account
         days = self._days.get(account.time_zone)
         if days is None:
             days = self._days[account.time_zone] = _Days(account.time_zone)
         key = LineKey(
             account.code,
-            entry.kind,
-            entry.sku,
-            entry.resource.key,
-            entry.bearer.path,
-            days.of(at_ms)[0],
-            entry.model,
+            kind,
+            sku,
+            resource.key,
+            bearer.path,
+            days.of(from_ms)[0],
+            model,
             0 if price is None else price.id,
-            0 if entry.policy is None else entry.policy.id,
+            0 if policy is None else policy.id,
             0 if discount is None else discount.id,
         )
         line = self.lines.get(key)
         if line is None:
-            line = Line(key, entry.bearer, entry.resource, at_ms, entry.to_ms, price, discount)
-            self.lines[key] = line
-        line.charge_from_ms = min(line.charge_from_ms, at_ms)
-        line.charge_to_ms = max(line.charge_to_ms, entry.to_ms)
+            line = self.lines[key] = Line(key, bearer, resource, from_ms, to_ms, price, discount)
+        elif from_ms < line.charge_from_ms or to_ms > line.charge_to_ms:
+            line.charge_from_ms = min(line.charge_from_ms, from_ms)
+            line.charge_to_ms = max(line.charge_to_ms, to_ms)
         return line
 
 
-def _not_running(one: HeldSlice, segment: Segment, charged_ppm_ms: int) -> int:
-    """The part of a charge for the time before the slice's first container ran."""
+def _runs_from_ms(one: HeldSlice) -> int:
+    """Until then a slice is held and does not run."""
     started_ms = one.allocation.started_at_ms
-    until_ms = one.held.to_ms if started_ms is None else started_ms
-    waiting_ms = min(until_ms, segment.to_ms) - segment.from_ms
-    return 0 if waiting_ms <= 0 else charged_ppm_ms * waiting_ms // (segment.to_ms - segment.from_ms)
+    return one.held.to_ms if started_ms is None else started_ms
 
 
 def card_resource_key(card: Card) -> str:
@@ -298,16 +407,34 @@ def card_resource_key(card: Card) -> str:
     return "/".join((card.key.cluster, card.key.node_uid, card.key.device_uuid))
 
 
-def device_hours(segments: Sequence[Segment]) -> dict[int, Hour]:
-    """The closing identity of each UTC hour that the segments touch."""
-    hours: dict[int, Hour] = {}
-    for segment in segments:
-        hour = hours.setdefault(hour_start_ms(segment.from_ms), Hour())
-        assert segment.to_ms <= hour_start_ms(segment.from_ms) + MS_PER_HOUR
-        hour.present_ppm_ms += segment.present_ppm_ms
-        hour.charged_ppm_ms += segment.charged_ppm_ms
-        hour.idle_ppm_ms += segment.idle_ppm_ms
-        hour.down_ppm_ms += segment.down_ppm_ms
-        hour.confirmed_ms += segment.to_ms - segment.from_ms if segment.is_confirmed else 0
-        hour.model = segment.model
-    return hours
+def device_hours(time: Columns, window: Interval) -> dict[int, Hour]:
+    """The closing identity of each UTC hour in a window that the card was present in."""
+    inside = (time.from_ms >= window[0]) & (time.from_ms < window[1])
+    if not inside.any():
+        return {}
+    from_ms, length_ms = time.from_ms[inside], (time.to_ms - time.from_ms)[inside]
+    idle_ppm_ms, down_ppm_ms = time.idle_ppm_ms[inside], time.down_ppm_ms[inside]
+    span_of = time.span_of[inside]
+    confirmed_ms = np.where(time.of_spans(lambda span: span.is_confirmed)[inside] > 0, length_ms, 0)
+    hour_of = from_ms - from_ms % MS_PER_HOUR
+    firsts = np.concatenate([np.zeros(1, np.int64), np.flatnonzero(np.diff(hour_of)) + 1])
+    lasts = np.concatenate([firsts[1:], [len(from_ms)]]) - 1
+    present_ppm_ms = length_ms * PPM
+    columns = (
+        present_ppm_ms,
+        present_ppm_ms - idle_ppm_ms - down_ppm_ms,
+        idle_ppm_ms,
+        down_ppm_ms,
+        confirmed_ms,
+    )
+    sums = [np.add.reduceat(column, firsts).tolist() for column in columns]
+    rows = zip(
+        hour_of[firsts].tolist(),
+        *sums,
+        span_of[lasts].tolist(),
+        strict=True,
+    )
+    return {
+        hour_ms: Hour(present, charged, idle, down, confirmed, time.spans[last].model)
+        for hour_ms, present, charged, idle, down, confirmed, last in rows
+    }

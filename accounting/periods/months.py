@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 from accounting.errors import NotFoundError
 from accounting.ledger.calendar import Month, month_bounds_ms, month_of
 from accounting.store.models import BillingAccount, BillingPeriod
+from accounting.store.postgresql import lock_making
 
 OPEN = "open"
 CLOSING = "closing"
@@ -91,11 +92,13 @@ class Periods:
         if known is not None:
             return known
         starts_at_ms, ends_at_ms = month_bounds_ms(month, time_zone)
-        period = self._session.scalar(
-            select(BillingPeriod).where(
-                BillingPeriod.account == account, BillingPeriod.starts_at_ms == starts_at_ms
-            )
+        wanted = select(BillingPeriod).where(
+            BillingPeriod.account == account, BillingPeriod.starts_at_ms == starts_at_ms
         )
+        period = self._session.scalar(wanted)
+        if period is None:
+            lock_making(self._session.connection())
+            period = self._session.scalar(wanted)
         if period is None:
             period = BillingPeriod(
                 account=account, starts_at_ms=starts_at_ms, ends_at_ms=ends_at_ms, state=OPEN

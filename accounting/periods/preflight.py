@@ -20,7 +20,7 @@ from accounting.errors import InvalidError
 from accounting.ledger.calendar import Month, at_text, midnight_ms
 from accounting.ledger.rounding import amount_of
 from accounting.periods.months import CLOSED, OPEN, named, require_period
-from accounting.periods.rate import RATED
+from accounting.periods.replacing import RATED
 from accounting.periods.statement import Coverage, coverage_of, rated_grace_ms
 from accounting.store.models import (
     AllocationReport,

@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from accounting.ledger.policies import FOREVER_MS, Policies, PolicyKind, PolicyRule
+from accounting.ledger.policies import Policies, PolicyKind, PolicyRule
 from accounting.ledger.pricing import (
     SKU_ENERGY,
     Discount,
@@ -44,11 +44,21 @@ class Books:
     tenancy: Tenancy = field(default_factory=Tenancy)
     others: Mapping[str, Account] = field(default_factory=dict)
     """Accounts besides those two that a rule or move leads to, or ever led to, by code."""
+    tariff: Tariff = field(init=False, compare=False, repr=False)
+    """Looks up what holds at an instant, and remembers it for all cards."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tariff", Tariff(self))
 
     @property
     def accounts(self) -> Sequence[Account]:
         """Everyone who may have lines of the cluster's cards."""
         return list({one.code: one for one in (self.account, self.platform, *self.others.values())}.values())
+
+    @property
+    def have_one_owner_each(self) -> bool:
+        """Whether no rule and no move ever leads anything elsewhere than its tenant key does."""
+        return not self.tenancy.rules and not self.tenancy.moves
 
     def owned(self, claim: Claim) -> Ownership:
         """The owners of a claim over all time."""
@@ -62,11 +72,15 @@ class Books:
 
 
 class Tariff:
-    """Answers for one cluster's books."""
+    """Answers for one cluster's books.
+
+    Attributes:
+        edges: The instants at which anything changes, in order.
+    """
 
     def __init__(self, books: Books) -> None:
         self._books = books
-        self._edges = sorted(
+        self.edges = sorted(
             edges(books.prices) | edges(books.discounts) | books.policies.edges() | books.tenancy.edges()
         )
         self._prices: dict[tuple[int, str, str, str | None], Price | None] = {}
@@ -74,17 +88,13 @@ class Tariff:
         self._policies: dict[tuple[int, PolicyKind], PolicyRule | None] = {}
         self._sells_energy: dict[tuple[int, str | None], bool] = {}
 
-    def _between(self, at_ms: int) -> int:
-        return bisect_right(self._edges, at_ms)
-
-    def next_edge_ms(self, at_ms: int) -> int:
-        """Until when nothing changes."""
-        index = self._between(at_ms)
-        return self._edges[index] if index < len(self._edges) else FOREVER_MS
+    def between(self, at_ms: int) -> int:
+        """The number of the edges before an instant: equal numbers, equal answers."""
+        return bisect_right(self.edges, at_ms)
 
     def price(self, account: Account, sku: str, model: str, at_ms: int) -> Price | None:
         """The list price of a SKU in an account; None: unrated, or a showback account."""
-        key = (self._between(at_ms), sku, model, account.currency)
+        key = (self.between(at_ms), sku, model, account.currency)
         if key not in self._prices:
             self._prices[key] = (
                 None
@@ -102,7 +112,7 @@ class Tariff:
 
     def discount(self, tenant_path: str, at_ms: int) -> Discount | None:
         """What a tenant pays less."""
-        key = (self._between(at_ms), tenant_path)
+        key = (self.between(at_ms), tenant_path)
         if key not in self._discounts:
             self._discounts[key] = resolve_discount(
                 self._books.discounts, book=self._books.book, tenant_path=tenant_path, at_ms=at_ms
@@ -111,7 +121,7 @@ class Tariff:
 
     def policy(self, kind: PolicyKind, at_ms: int) -> PolicyRule | None:
         """The policy version in force; None: the default holds."""
-        key = (self._between(at_ms), kind)
+        key = (self.between(at_ms), kind)
         if key not in self._policies:
             self._policies[key] = self._books.policies.at(kind, at_ms)
         return self._policies[key]
@@ -121,7 +131,7 @@ class Tariff:
 
         Until then energy is measured and shown only, so that whoever never prices it is not asked to.
         """
-        key = (self._between(at_ms), account.currency)
+        key = (self.between(at_ms), account.currency)
         if key not in self._sells_energy:
             priced = any(
                 (price.book, price.sku, price.currency) == (self._books.book, SKU_ENERGY, account.currency)

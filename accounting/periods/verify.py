@@ -25,7 +25,7 @@ from accounting.periods.compute import MS_PER_DAY, Computed, Rulebook, compute, 
 from accounting.periods.findings import Finding, card_named
 from accounting.periods.lines import Line
 from accounting.periods.months import CLOSED
-from accounting.periods.rate import RATED
+from accounting.periods.replacing import RATED
 from accounting.periods.statement import rated_as_of_ms, rated_grace_ms, state_statement
 from accounting.periods.verify_sealed import SealedVerified, closed_periods, verify_sealed
 from accounting.progress import Progress, unseen

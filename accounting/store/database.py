@@ -11,6 +11,7 @@ import copy
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from sqlalchemy import URL, Connection, Engine, event
 from sqlalchemy.engine import make_url
@@ -105,6 +106,13 @@ class Database:
                 else:
                     postgresql.lock_cluster(connection, cluster, is_shared=is_shared)
             yield session
+
+    def missing_file(self) -> str | None:
+        """The path of an SQLite database that is not there; connecting would make an empty one."""
+        path = self._url.database or ""
+        if self.is_postgresql or self._url.query or Path(path).exists():
+            return None
+        return path
 
     def reopened_at(self) -> str:
         """The URL with its password, for a process of ours that opens the same database."""

@@ -67,8 +67,14 @@ def require_current(database: Database) -> None:
     """Refuse a database of another revision.
 
     Raises:
-        StoreError: It is empty, older or newer than this program; says how to go on.
+        StoreError: It is not there, empty, older or newer than this program; says how to go on.
     """
+    missing = database.missing_file()
+    if missing is not None:
+        raise StoreError(
+            f'database "{database.url}": there is no file {missing}; name another with --database or '
+            "SLICEMETER_DATABASE, or make it: slicemeter accounting migrate"
+        )
     found, wanted = current_revision(database), newest_revision()
     if found == wanted:
         return

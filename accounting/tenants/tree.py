@@ -21,6 +21,7 @@ from accounting.access.viewer import Viewer, tenant_is_visible
 from accounting.errors import ConflictError, InvalidError, NotFoundError
 from accounting.ledger.tenancy import BUILT_IN, code_of, path_step
 from accounting.store.models import BillingAccount, Tenant
+from accounting.store.postgresql import lock_making
 
 Kind: TypeAlias = Literal["organisation", "team", "project"]
 
@@ -81,6 +82,10 @@ class TenantTree:
         return self._ids[path]
 
     def _add(self, path: str, parent_id: int | None, kind: str, account: str) -> int:
+        lock_making(self._session.connection())
+        made_meanwhile = self._find(path)
+        if made_meanwhile is not None:
+            return made_meanwhile
         tenant = Tenant(
             path=path,
             code=path.rpartition("/")[2] if path in BUILT_IN else code_of(path),

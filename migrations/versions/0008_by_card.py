@@ -78,13 +78,13 @@ def _set_guards() -> list[str]:
     ]
     for column, (table, key) in NAMED.items():
         made += [
-            f"CREATE FUNCTION {table}_keeps_its_lines() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+            f"CREATE FUNCTION {table}_with_lines() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
             f"IF (TG_OP = 'DELETE' OR NEW.{key} <> OLD.{key}) "
             f"AND EXISTS (SELECT 1 FROM ledger_line WHERE {column} = OLD.{key}) THEN "
             f"RAISE foreign_key_violation USING MESSAGE = '{table}: lines of the ledger name it'; END IF; "
             "IF TG_OP = 'DELETE' THEN RETURN OLD; END IF; RETURN NEW; END $$",
-            f"CREATE TRIGGER {table}_keeps_its_lines BEFORE DELETE OR UPDATE OF {key} ON {table} "
-            f"FOR EACH ROW EXECUTE FUNCTION {table}_keeps_its_lines()",
+            f"CREATE TRIGGER {table}_with_lines BEFORE DELETE OR UPDATE OF {key} ON {table} "
+            f"FOR EACH ROW EXECUTE FUNCTION {table}_with_lines()",
         ]
     return made
 
@@ -154,8 +154,8 @@ def downgrade() -> None:
         for name in ("added", "removed"):
             op.execute(f"DROP FUNCTION ledger_line_{name}()")
         for table, _ in NAMED.values():
-            op.execute(f"DROP TRIGGER {table}_keeps_its_lines ON {table}")
-            op.execute(f"DROP FUNCTION {table}_keeps_its_lines()")
+            op.execute(f"DROP TRIGGER {table}_with_lines ON {table}")
+            op.execute(f"DROP FUNCTION {table}_with_lines()")
         op.execute("DROP TRIGGER ledger_line_sealed ON ledger_line")
         op.execute(_row_guard("INSERT OR UPDATE OR DELETE"))
     triggers = _line_triggers()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contract.apportion import Apportioner, apportion
+from contract.apportion import apportion
 
 
 @pytest.mark.parametrize(
@@ -40,21 +40,3 @@ def test_what_cannot_be_split_is_refused() -> None:
         apportion(-1, [1])
     with pytest.raises(ValueError, match="negative"):
         apportion(1, [2, -1])
-
-
-@given(
-    st.integers(0, 10**6),
-    st.integers(0, 10**10),
-    st.lists(st.integers(0, 10**9), min_size=1, max_size=12).filter(any),
-)
-def test_weights_that_are_divided_once_split_like_weights_divided_each_time(
-    unit: int, count: int, weights: list[int]
-) -> None:
-    assert Apportioner(unit, weights).split(count) == apportion(count * unit, weights)
-
-
-def test_weights_that_split_nothing_are_refused_when_they_are_named() -> None:
-    with pytest.raises(ValueError, match="all 0"):
-        Apportioner(1, [0, 0])
-    with pytest.raises(ValueError, match="negative"):
-        Apportioner(1, [2, -1])

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from accounting.ledger.columns import Hold
 from accounting.ledger.energy import CardTime, EnergyFacts, EnergyHour, pieces, split_energy
 from accounting.ledger.presence import PresenceSpan
 from accounting.ledger.shares import Grant
-from accounting.ledger.sweep import Hold, sweep
+from accounting.ledger.sweep import sweep
 from contract.facts import DeviceUsageFact, SliceUsageFact
 from contract.ids import ClusterCode, DeviceUuid, EpochId, NodeUid, PodUid, SliceKey
 

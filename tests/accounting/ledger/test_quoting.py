@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from accounting.ledger.columns import Hold, PolicySpan
 from accounting.ledger.presence import PresenceSpan
 from accounting.ledger.quoting import share_bound_ppm
 from accounting.ledger.shares import POLICIES, Grant, Policy
-from accounting.ledger.sweep import Hold, PolicySpan, sweep
+from accounting.ledger.sweep import sweep
 from contract.ids import ClusterCode, DeviceUuid, PodUid, SliceKey
 
 START = 500_000 * 3_600_000

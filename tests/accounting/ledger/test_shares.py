@@ -10,8 +10,8 @@ from accounting.ledger.shares import (
     POLICIES,
     Grant,
     Policy,
-    Sharing,
     card_units,
+    divide,
     mig_slices,
     mig_slices_of_card,
     share_units,
@@ -24,7 +24,7 @@ CARD_HOUR = 3_600_000_000_000
 def charged_ppm(grants: list[Grant], capacity_mib: int, policy: Policy = "dominant") -> list[int]:
     """Parts per million of the card over one second, and the idle part last."""
     units = [share_units(grant, capacity_mib, policy=policy) for grant in grants]
-    division = Sharing(units, card_units(capacity_mib)).divide(1_000)
+    division = divide(1_000, units, card_units(capacity_mib))
     return [part // 1_000 for part in (*division.charged, division.idle)]
 
 
@@ -47,11 +47,11 @@ def test_no_core_request_never_means_that_nothing_is_used() -> None:
 def test_normalising_two_slices_that_fit_but_would_sell_the_card_twice() -> None:
     # X (0.60, 0.30) and Y (0.30, 0.70): own 0.60 and 0.70, f = 1/1.3.
     units = [share_units(Grant(6_000, 30), 10_000), share_units(Grant(3_000, 70), 10_000)]
-    division = Sharing(units, card_units(10_000)).divide(HOUR)
+    division = divide(HOUR, units, card_units(10_000))
     # 0.6/1.3 and 0.7/1.3 of 3.6e12; the parts are 1661538461538.46 and 1938461538461.54.
-    assert list(division.charged) == [1_661_538_461_538, 1_938_461_538_462]
+    assert division.charged == (1_661_538_461_538, 1_938_461_538_462)
     assert division.idle == 0
-    assert list(division.own) == [CARD_HOUR * 6 // 10, CARD_HOUR * 7 // 10]
+    assert division.own == (CARD_HOUR * 6 // 10, CARD_HOUR * 7 // 10)
     discounts = [own - charged for own, charged in zip(division.own, division.charged, strict=True)]
     assert discounts == [498_461_538_462, 581_538_461_538]
     assert sum(discounts) == CARD_HOUR * 3 // 10
@@ -68,8 +68,8 @@ def test_a_grant_larger_than_its_card_is_the_whole_card() -> None:
 def test_mig_instance_pays_its_slices_whatever_its_memory() -> None:
     # 3 of 7 slices, although 20,096 MiB of 40,960 are 0.49.
     grant = Grant(20_096, 0, mig_slices=mig_slices("3g.20gb"))
-    division = Sharing([share_units(grant, 40_960, "NVIDIA A100-SXM4-40GB")], card_units(40_960)).divide(7)
-    assert list(division.charged) == [3_000_000]
+    division = divide(7, [share_units(grant, 40_960, "NVIDIA A100-SXM4-40GB")], card_units(40_960))
+    assert division.charged == (3_000_000,)
     assert division.idle == 4_000_000
 
 
@@ -100,7 +100,7 @@ def test_division_is_exact_and_no_neighbour_makes_a_slice_dearer(
 ) -> None:
     whole = card_units(capacity_mib)
     units = [share_units(grant, capacity_mib, policy=policy) for grant in held]
-    division = Sharing(units, whole).divide(length_ms)
+    division = divide(length_ms, units, whole)
     assert sum(division.charged) + division.idle == length_ms * 1_000_000
     assert division.idle >= 0
     for unit, charged, own in zip(units, division.charged, division.own, strict=True):

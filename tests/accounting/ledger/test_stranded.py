@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from accounting.ledger.columns import Hold
 from accounting.ledger.presence import PresenceSpan
 from accounting.ledger.shares import Grant
 from accounting.ledger.stranded import Free, free_of
-from accounting.ledger.sweep import Hold, sweep
+from accounting.ledger.sweep import sweep
 from contract.ids import ClusterCode, DeviceUuid, PodUid, SliceKey
 
 START = 500_000 * 3_600_000

@@ -9,9 +9,10 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
+from accounting.ledger.columns import Hold, PolicySpan
 from accounting.ledger.presence import PresenceSpan
 from accounting.ledger.shares import Grant
-from accounting.ledger.sweep import Hold, PolicySpan, Segment, sweep
+from accounting.ledger.sweep import Segment, sweep
 from contract.ids import ClusterCode, DeviceUuid, PodUid, SliceKey
 
 MINUTE = 60_000

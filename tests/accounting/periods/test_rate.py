@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -10,8 +10,11 @@ import pytest
 from sqlalchemy import update
 
 import accounting.periods.rate as rating
+from accounting.periods.batch import BatchRated, Stop
+from accounting.store.database import Database
 from accounting.store.models import BillingPeriod
 from contract.facts import AllocationFact, NodeStateFact, PresenceFact, SliceUsageFact
+from contract.ids import DeviceKey
 
 if TYPE_CHECKING:
     from tests.accounting.periods.conftest import Ledger
@@ -147,14 +150,15 @@ def test_crash_between_two_cards_ends_in_the_same_ledger(
     for card in ("GPU-1", "GPU-2"):
         held = allocation(device_uuid=card, bound_at_ms=at("09:00"), confirmed_at_ms=now)
         ledger.send([presence(at("09:00"), now, device_uuid=card), held], now_ms=now)
-    rate_card = rating.rate_card
+    rate_batch = rating.rate_batch
 
-    def crash_on_the_second(session: object, key: object) -> object:
-        if getattr(key, "device_uuid", "") == "GPU-2":
+    def crash_on_the_second(database: Database, keys: Sequence[DeviceKey], *, stop: Stop) -> BatchRated:
+        if keys[0].device_uuid == "GPU-2":
             raise KeyboardInterrupt
-        return rate_card(session, key)  # type: ignore[arg-type]
+        return rate_batch(database, keys, stop=stop)
 
-    monkeypatch.setattr(rating, "rate_card", crash_on_the_second)
+    monkeypatch.setattr(rating, "_DAYS_PER_BATCH", 1)
+    monkeypatch.setattr(rating, "rate_batch", crash_on_the_second)
     with pytest.raises(KeyboardInterrupt):
         ledger.rate(now)
     assert {line.device_uuid for _, line in ledger.lines()} == {"GPU-1"}

@@ -79,8 +79,18 @@ def test_upgrading_twice_changes_nothing(database: Database) -> None:
 
 
 def test_an_empty_database_is_refused_with_the_command_that_mends_it(tmp_path: Path) -> None:
+    (tmp_path / "empty.sqlite").touch()
     with pytest.raises(StoreError, match="has no tables yet; run: slicemeter accounting migrate"):
         require_current(Database(f"sqlite:///{tmp_path / 'empty.sqlite'}"))
+
+
+def test_a_mistyped_path_is_refused_and_leaves_no_file(tmp_path: Path) -> None:
+    path = tmp_path / "boks.sqlite"
+    with pytest.raises(
+        StoreError, match=r"there is no file .*boks\.sqlite; .* slicemeter accounting migrate"
+    ):
+        require_current(Database(f"sqlite:///{path}"))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_that_is_no_database_is_refused_by_name(tmp_path: Path) -> None:
