@@ -24,6 +24,7 @@ from accounting.api import (
     reports,
     statements,
     tenants,
+    waste,
 )
 from accounting.api.dependencies import Clock, Service
 from accounting.api.headers import SecurityHeaders
@@ -48,6 +49,7 @@ ROUTERS: Sequence[APIRouter] = (
     pricing.router,
     tenants.router,
     budgets.router,
+    waste.router,
 )
 """Every router of the API."""
 

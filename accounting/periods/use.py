@@ -129,6 +129,16 @@ class SliceUses:
             if window[0] - MS_PER_HOUR < hour_ms < window[1] and _has_source(facts)
         )
 
+    def hours_of(self, allocation_id: UUID, window: Interval) -> list[Use]:
+        """What a slice used in each measured hour of a window, in order."""
+        hours = sorted(self._hours.get(allocation_id, {}))
+        found = (self.of(allocation_id, _common(window, (at_ms, at_ms + MS_PER_HOUR))) for at_ms in hours)
+        return [use for use in found if use is not None]
+
+
+def _common(one: Interval, other: Interval) -> Interval:
+    return max(one[0], other[0]), min(one[1], other[1])
+
 
 class SliceLine(Protocol):
     """What a line of a slice says about when it is."""

@@ -35,6 +35,7 @@ COMMANDS = {
     "usage": "what slices held and used",
     "cost": "what it cost, by tenant",
     "forecast": "what the month will have cost when it is over",
+    "waste": "what is held and not used, with a request that would have done",
     "capacity": "what was there: charged, idle, down",
     "audit": "who changed what, and when",
     "backup": "copy the books into a checked file while they are in use",

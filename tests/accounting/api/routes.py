@@ -115,6 +115,10 @@ _USAGE = (
     *(f"usage?{_WINDOW}&group_by={group}" for group in ("tenant,project", "cluster,node,device,model")),
     *(f"usage?{_WINDOW}&{which}" for which in _FILTERS),
 )  # fmt: skip
+_ALLOCATIONS = (
+    f"allocations?{_WINDOW}", f"allocations?{_WINDOW}&limit=1",
+    *(f"allocations?{_WINDOW}&{which}" for which in (*_FILTERS, "sku=gpu-slice")),
+)  # fmt: skip
 _CAPACITY = (
     f"capacity?{_WINDOW}", f"capacity?{_WINDOW}&group_by=cluster,model",
     *(f"capacity?{_WINDOW}&{which}" for which in ("cluster={cluster}", "node={node}", "model={model}")),
@@ -135,7 +139,7 @@ ROUTES: dict[str, Calls] = {
     "GET /api/v1/capacity/stranded": _get(
         f"capacity/stranded?{_WINDOW}", f"capacity/stranded?{_WINDOW}&cluster={{cluster}}"
     ),
-    "GET /api/v1/allocations": _get(f"allocations?{_WINDOW}", f"allocations?{_WINDOW}&limit=1"),
+    "GET /api/v1/allocations": _get(*_ALLOCATIONS),
     "GET /api/v1/tenants": _get("tenants", "tenants?limit=1"),
     "POST /api/v1/tenants": _post("tenants", path="{tenant}/below", kind="project"),
     "GET /api/v1/tenants/rules": _get("tenants/rules"),
@@ -158,6 +162,9 @@ ROUTES: dict[str, Calls] = {
     "GET /api/v1/discounts": _get("discounts"),
     "POST /api/v1/discounts": _post(
         "discounts", tenant="{tenant}", percent="5", from_="2026-01-01T00:00:00Z"
+    ),
+    "GET /api/v1/waste": _get(
+        f"waste?{_WINDOW}", f"waste?{_WINDOW}&by=tenant", f"waste?{_WINDOW}&tenant={{tenant}}"
     ),
     "GET /api/v1/budgets": _get("budgets", f"budgets?period={MONTH}"),
     "GET /api/v1/budgets/versions": _get("budgets/versions"),
@@ -189,5 +196,16 @@ ROUTES: dict[str, Calls] = {
 BESIDE = ("/healthz", "/readyz", "/metrics", "/api/v1/openapi.json", "/", "/docs", "/api/v1/nowhere")
 """What answers, or does not, beside the described routes."""
 
-SHAPE = {"from", "to", "window", "tz", "limit", "cursor", "before", "focus_version", "focus_dataset"}
+SHAPE = {
+    "dry_run",
+    "from",
+    "to",
+    "window",
+    "tz",
+    "limit",
+    "cursor",
+    "before",
+    "focus_version",
+    "focus_dataset",
+}
 """Query parameters that say when, how much and in which form: they name nothing that is anybody's."""
