@@ -16,6 +16,7 @@ from accounting.access.viewer import Viewer
 from accounting.errors import InvalidError
 from accounting.ledger.calendar import day_bounds_ms
 from accounting.ledger.rounding import minor_digits, to_currency
+from accounting.numbers import plain_decimal
 from accounting.periods.months import OPEN, Periods, find_account, no_account
 from accounting.store.models import LedgerLine
 from accounting.tenants.tree import find_tenant
@@ -31,7 +32,7 @@ def parse_amount(text: str) -> Decimal:
         InvalidError: It is no number, 0, or absurd.
     """
     try:
-        amount = Decimal(text)
+        amount = plain_decimal(text)
     except InvalidOperation:
         raise InvalidError(f'amount "{text}" is no number; write it like -12.50') from None
     if not amount.is_finite() or not amount or abs(amount) > MAX_AMOUNT:

@@ -19,6 +19,7 @@ from sqlalchemy.orm import Session
 from accounting.errors import InvalidError
 from accounting.ledger.calendar import Month, at_text, midnight_ms
 from accounting.ledger.rounding import amount_of
+from accounting.numbers import plain_decimal
 from accounting.periods.months import CLOSED, OPEN, named, require_period
 from accounting.periods.replacing import RATED
 from accounting.periods.statement import Coverage, coverage_of, rated_grace_ms
@@ -95,7 +96,7 @@ def parse_ratio(text: str) -> Decimal:
         InvalidError: It is no number from 0 to 1.
     """
     try:
-        ratio = Decimal(text)
+        ratio = plain_decimal(text)
     except InvalidOperation:
         ratio = Decimal("NaN")
     if not ratio.is_finite() or not 0 <= ratio <= 1:

@@ -18,6 +18,7 @@ from accounting.errors import InvalidError
 from accounting.ledger.calendar import at_text
 from accounting.ledger.pricing import EVERY_MODEL, UNITS, Price, plain_model
 from accounting.ledger.rounding import plain
+from accounting.numbers import plain_decimal
 from accounting.prices.versioning import Recording, Validity, make_room, mark_rated_days
 from accounting.store.models import PriceBook, PriceVersion
 from accounting.store.versions import Known, is_live
@@ -36,7 +37,7 @@ def parse_unit_price(text: str) -> Decimal:
         InvalidError: It is no number, negative, absurd, or finer than 16 digits.
     """
     try:
-        unit_price = Decimal(text)
+        unit_price = plain_decimal(text)
     except InvalidOperation:
         raise InvalidError(f'price "{text}" is no number; write it like 2.40') from None
     if not unit_price.is_finite() or not 0 <= unit_price <= MAX_PRICE:

@@ -14,6 +14,7 @@ from accounting.errors import InvalidError
 from accounting.ledger.calendar import at_text
 from accounting.ledger.pricing import Discount
 from accounting.ledger.rounding import plain
+from accounting.numbers import plain_decimal
 from accounting.prices.book import DEFAULT_BOOK, ensure_book
 from accounting.prices.versioning import Recording, Validity, make_room, mark_rated_days
 from accounting.store.models import Tenant, TenantDiscount
@@ -29,7 +30,7 @@ def parse_percent(text: str) -> Decimal:
         InvalidError: It is no number from 0 to 100 with at most nine digits after the point.
     """
     try:
-        percent = Decimal(text)
+        percent = plain_decimal(text)
     except InvalidOperation:
         raise InvalidError(f'discount "{text}" is no number; write per cent, like 12.5') from None
     if not percent.is_finite() or not 0 <= percent <= 100:

@@ -15,6 +15,7 @@ from accounting.ledger.pricing import SKU_SLICE, plain_model, resolve_discount, 
 from accounting.ledger.quoting import share_bound_ppm
 from accounting.ledger.rounding import EXACT, amount_of, card_hours, minor_digits
 from accounting.ledger.shares import POLICIES, Grant, Policy, mig_slices
+from accounting.numbers import plain_decimal
 from accounting.periods.months import find_account
 from accounting.prices.book import DEFAULT_BOOK, live_prices
 from accounting.prices.discounts import live_discounts
@@ -70,7 +71,7 @@ def parse_hours(text: str) -> int:
         InvalidError: It is no number above 0 and up to `MAX_HOURS`.
     """
     try:
-        hours = Decimal(text)
+        hours = plain_decimal(text)
     except InvalidOperation:
         raise InvalidError(f'"{text}" is no number of hours; write it like 12 or 0.5') from None
     if not hours.is_finite() or not 0 < hours <= MAX_HOURS:

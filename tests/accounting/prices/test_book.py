@@ -89,7 +89,9 @@ def test_validity_that_ends_before_it_begins_is_refused(database: Database) -> N
         put(database, "1", 10, 10)
 
 
-@pytest.mark.parametrize("text", ["", "x", "-1", "NaN", "Infinity", "1e10", "0.00000000000000001", "1,50"])
+@pytest.mark.parametrize(
+    "text", ["", "x", "-1", "-0", "1_0", "٣", "NaN", "Infinity", "1e10", "0.00000000000000001", "1,50"]
+)
 def test_price_that_cannot_be_is_refused_by_name(text: str) -> None:
     with pytest.raises(InvalidError, match=f'price "{text}"'):
         parse_unit_price(text)
