@@ -1,13 +1,17 @@
-"""The body of a batch: gzip, opened with a limit on what comes out.
+"""The body of a batch: gzip, opened with a limit on what comes out, and a limit on how many are open.
 
 Invariant: no request makes the service hold more than `MAX_BODY_BYTES` compressed and
-`MAX_LINES_BYTES` uncompressed, whatever it claims or compresses to.
+`MAX_LINES_BYTES` uncompressed, whatever it claims or compresses to, nor holds its place longer than
+`MAX_BODY_SECONDS` before it is complete; no more than `MAX_AT_ONCE` have a place.
 """
 
 from __future__ import annotations
 
+import asyncio
 import zlib
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 
 from starlette.requests import ClientDisconnect
 
@@ -16,6 +20,13 @@ from contract.facts import CONTENT_TYPE, MAX_FACTS_PER_BATCH
 
 MAX_BODY_BYTES = 8 * 1024 * 1024
 MAX_LINES_BYTES = 32 * 1024 * 1024
+MAX_BODY_SECONDS = 30.0
+
+MAX_AT_ONCE = 16
+MAX_OF_ONE_CLUSTER = 8
+"""A cluster whose turn does not come, since its ledger is being rated, leaves room for the others."""
+
+RETRY_AFTER_SECONDS = 2
 
 _TOO_LARGE = (
     f"at most {MAX_FACTS_PER_BATCH} facts, {MAX_BODY_BYTES} bytes compressed and {MAX_LINES_BYTES} bytes "
@@ -23,6 +34,32 @@ _TOO_LARGE = (
 )
 _GZIP = 31
 """zlib's window bits for a gzip header and checksum."""
+
+
+class Intake:
+    """The batches that are being taken in, by cluster; used from one event loop."""
+
+    def __init__(self) -> None:
+        self._of: Counter[str] = Counter()
+
+    @contextmanager
+    def place(self, cluster: str) -> Iterator[None]:
+        """A place among those that are taken in, as long as the block runs.
+
+        Raises:
+            Problem: 429, there is none; the exporter keeps its facts and comes again.
+        """
+        if self._of[cluster] >= MAX_OF_ONE_CLUSTER or self._of.total() >= MAX_AT_ONCE:
+            raise Problem(
+                429,
+                "as many batches as fit are being taken in; send it again",
+                {"Retry-After": str(RETRY_AFTER_SECONDS)},
+            )
+        self._of[cluster] += 1
+        try:
+            yield
+        finally:
+            self._of[cluster] -= 1
 
 
 def require_gzip_ndjson(content_type: str | None, content_encoding: str | None) -> None:
@@ -40,16 +77,20 @@ async def read_body(chunks: AsyncIterator[bytes], content_length: str | None) ->
     """Read a request's body up to the limit.
 
     Raises:
-        Problem: 413; 400 where the connection broke in the middle, which nobody will read.
+        Problem: 413; 408 where it takes too long; 400 where the connection broke in the middle, which nobody
+            will read.
     """
     if content_length is not None and content_length.isdecimal() and int(content_length) > MAX_BODY_BYTES:
         raise Problem(413, _TOO_LARGE)
     body = bytearray()
     try:
-        async for chunk in chunks:
-            body += chunk
-            if len(body) > MAX_BODY_BYTES:
-                raise Problem(413, _TOO_LARGE)
+        async with asyncio.timeout(MAX_BODY_SECONDS):
+            async for chunk in chunks:
+                body += chunk
+                if len(body) > MAX_BODY_BYTES:
+                    raise Problem(413, _TOO_LARGE)
+    except TimeoutError:
+        raise Problem(408, f"the body took more than {MAX_BODY_SECONDS:g} s; send it again") from None
     except ClientDisconnect:
         raise Problem(400, "the connection broke before the body was complete; send it again") from None
     return bytes(body)

@@ -17,6 +17,7 @@ from accounting.access.attempts import FailedSignIns
 from accounting.access.refusal import TokenRefusedError
 from accounting.access.sign_in import sign_in, sign_in_scope
 from accounting.access.viewer import READERS, Role, Viewer
+from accounting.api.batches import Intake
 from accounting.api.metrics import ServiceMetrics
 from accounting.api.problems import Problem
 from accounting.settings import Settings
@@ -36,6 +37,7 @@ class Service:
     clock: Clock
     metrics: ServiceMetrics
     failures: FailedSignIns = field(default_factory=FailedSignIns)
+    intake: Intake = field(default_factory=Intake)
 
 
 def _service(request: Request) -> Service:

@@ -65,15 +65,23 @@ async def post_facts(
     """Store the good facts of a batch, put the others in quarantine, and say what became of each."""
     headers = request.headers
     require_gzip_ndjson(headers.get("content-type"), headers.get("content-encoding"))
-    body = await read_body(request.stream(), headers.get("content-length"))
     source = parse_source(source_header)
     if reporter.node_uid not in {None, source.node_uid}:
         raise Problem(
             403, f"header {HEADER_SOURCE} names another sender than the token's node; use that node's token"
         )
-    taken = await run_in_threadpool(
-        _take, service, reporter, body, source=source, sent_at_ms=sent_at_ms, kube_system_uid=kube_system_uid
-    )
+    assert reporter.cluster is not None
+    with service.intake.place(reporter.cluster):
+        body = await read_body(request.stream(), headers.get("content-length"))
+        taken = await run_in_threadpool(
+            _take,
+            service,
+            reporter,
+            body,
+            source=source,
+            sent_at_ms=sent_at_ms,
+            kube_system_uid=kube_system_uid,
+        )
     rejected = [RejectedFact(**asdict(one)) for one in taken.rejected]
     return BatchResult(stored=taken.stored, duplicate=taken.duplicate, rejected=rejected)
 

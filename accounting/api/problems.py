@@ -77,7 +77,7 @@ async def _store_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, OperationalError)
     reason = " ".join(str(error.orig).split())
     _log.error("%s %s failed, the database cannot be used: %s", request.method, request.url.path, reason)
-    return problem_answer(503, "the database cannot be used now; try again later")
+    return problem_answer(503, "the database cannot be used now; try again later", {"Retry-After": "10"})
 
 
 async def _unforeseen_error(request: Request, error: Exception) -> JSONResponse:

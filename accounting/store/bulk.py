@@ -32,6 +32,7 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 from sqlalchemy.schema import CreateTable
 from sqlalchemy.types import TypeDecorator, TypeEngine
@@ -235,15 +236,19 @@ def _with_text(row: Sequence[Any], uuids: Sequence[int]) -> tuple[Any, ...]:
 def _copy(connection: Connection, staged: Table, names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     driver = connection.connection.driver_connection
     assert isinstance(driver, psycopg.Connection)
-    with driver.cursor() as cursor:
-        cursor.execute(_emptied(staged))
-        target = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT BINARY)").format(
-            sql.Identifier(staged.name), sql.SQL(", ").join(map(sql.Identifier, names))
-        )
-        with cursor.copy(target) as copy:
-            copy.set_types([_binary_type(staged.columns[name].type) for name in names])
-            for row in rows:
-                copy.write_row(row)
+    target = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT BINARY)").format(
+        sql.Identifier(staged.name), sql.SQL(", ").join(map(sql.Identifier, names))
+    )
+    try:
+        with driver.cursor() as cursor:
+            cursor.execute(_emptied(staged))
+            with cursor.copy(target) as copy:
+                copy.set_types([_binary_type(staged.columns[name].type) for name in names])
+                for row in rows:
+                    copy.write_row(row)
+    except psycopg.OperationalError as error:
+        # A disk that is full, a server that went: the same to callers as from any other statement.
+        raise OperationalError(f"COPY {staged.name}", None, error) from error
 
 
 @cache

@@ -6,13 +6,16 @@ import json
 import logging
 import tracemalloc
 import zlib
-from collections.abc import Iterator, MutableMapping
+from collections.abc import AsyncIterator, Iterator, MutableMapping
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from sqlalchemy import event, select
 
-from accounting.api.batches import MAX_BODY_BYTES, MAX_LINES_BYTES
+from accounting.api import batches
+from accounting.api.batches import MAX_AT_ONCE, MAX_BODY_BYTES, MAX_LINES_BYTES, MAX_OF_ONE_CLUSTER
+from accounting.api.problems import Problem
 from accounting.store.models import Cluster, ExporterSource, PresenceReport
 from contract.facts import (
     CONTENT_TYPE,
@@ -276,6 +279,56 @@ def test_a_connection_that_breaks_in_the_middle_of_a_body_costs_no_line_of_the_l
         assert session.scalars(select(ExporterSource.epoch)).all() == []
 
 
+def test_a_batch_that_finds_no_place_is_429_and_says_when_to_come_again(api: Api) -> None:
+    tokens = {cluster: api.token("reporter", cluster=cluster) for cluster in ("a", "b")}
+    intake = api.app.state.service.intake
+    with ExitStack() as stack:
+        for _ in range(MAX_OF_ONE_CLUSTER):
+            stack.enter_context(intake.place("a"))
+        response = api.post_facts(presence(), token=tokens["a"])
+        assert response.status_code == 429
+        assert response.headers["retry-after"] == "2"
+        problem(response)
+        assert api.post_facts(presence(cluster="b"), token=tokens["b"]).json()["stored"] == 1
+        for number in range(MAX_AT_ONCE - MAX_OF_ONE_CLUSTER):
+            stack.enter_context(intake.place(f"other-{number}"))
+        assert api.post_facts(presence(cluster="b"), token=tokens["b"]).status_code == 429
+    # Whatever ended, well or not, gave its place back.
+    for body in (b"", presence()):
+        for _ in range(MAX_AT_ONCE + 1):
+            assert api.post_facts(body, token=tokens["a"]).status_code == 200
+    with pytest.raises(ValueError, match="no batch"), intake.place("a"):
+        raise ValueError("no batch")
+    assert api.post_facts(presence(), token=tokens["a"]).json()["duplicate"] == 1
+
+
+def test_a_body_that_does_not_come_is_408_and_gives_its_place_back(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "MAX_BODY_SECONDS", 0.01)
+
+    async def never() -> AsyncIterator[bytes]:
+        yield b"\x1f"
+        await asyncio.Event().wait()
+
+    with pytest.raises(Problem) as refused:
+        asyncio.run(batches.read_body(never(), None))
+    assert refused.value.status_code == 408
+
+
+def test_facts_of_too_many_days_are_413_so_that_the_exporter_halves_them(api: Api) -> None:
+    token = api.token("reporter", cluster="a")
+    from_ms = NOW_MS - 399 * 86_400_000
+    old = [presence(device_uuid=f"GPU-{n}", from_ms=from_ms, to_ms=from_ms + 1) for n in range(200)]
+    response = api.post_facts(b"\n".join(old), token=token)
+    assert response.status_code == 413
+    assert "send half of them" in problem(response)["detail"]
+    with api.database.reading() as session:
+        assert session.scalars(select(PresenceReport.device_uuid)).all() == []
+    for half in (old[:100], old[100:]):
+        assert api.post_facts(b"\n".join(half), token=token).json()["stored"] == 100
+
+
 def test_a_full_disk_is_503_and_one_line_of_the_log_and_loses_nothing(
     api: Api, database_kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -291,6 +344,7 @@ def test_a_full_disk_is_503_and_one_line_of_the_log_and_loses_nothing(
     event.listen(api.database.engine, "connect", fill)
     response = api.post_facts(lines, token=token)
     assert response.status_code == 503
+    assert response.headers["retry-after"] == "10"
     problem(response)
     (record,) = (record for record in caplog.records if record.levelno >= logging.WARNING)
     assert "full" in record.getMessage()

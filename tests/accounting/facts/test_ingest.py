@@ -9,12 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import event as sa_event
-from sqlalchemy import select, text
+from sqlalchemy import func, select, text
 from sqlalchemy.orm import Session
 
 from accounting.facts import kinds
 from accounting.facts import quarantine as quarantine_module
 from accounting.facts.ingest import Taken, ingest
+from accounting.facts.marks import MAX_DAYS, TooManyDaysError
 from accounting.facts.reading import Scope, read_lines
 from accounting.store.database import Database
 from accounting.store.models import (
@@ -366,6 +367,44 @@ def test_a_presence_that_comes_late_marks_all_time_since_because_its_size_may_ho
     with database.writing() as session:
         send(session, [presence(from_ms=NOON_MS, to_ms=NOON_MS + 1)], now_ms=NOON_MS + 3 * DAY_MS)
         assert marked_days(session) == [MIDNIGHT_MS + day * DAY_MS for day in range(4)]
+
+
+def old_cards(count: int) -> list[Fact]:
+    """Reports of as many cards as a made-up node may name, each 390 days old."""
+    from_ms = LATE_MS - 390 * DAY_MS
+    return [presence(device_uuid=f"GPU-{n}", from_ms=from_ms, to_ms=from_ms + 1) for n in range(count)]
+
+
+def test_facts_that_touch_more_days_than_one_transaction_should_mark_come_in_smaller_batches(
+    database: Database,
+) -> None:
+    def send_all(facts: list[Fact]) -> None:
+        with database.writing() as session:
+            send(session, facts, now_ms=LATE_MS)
+
+    # From 6 h before the report to 6 h after now: 392 days of each card.
+    with pytest.raises(TooManyDaysError, match="send half of them"):
+        send_all(old_cards(MAX_DAYS // 392 + 1))
+    with database.reading() as session:
+        assert all(not rows for rows in tables(session).values())
+        assert session.scalars(select(RatingMark)).all() == []
+    send_all(old_cards(MAX_DAYS // 392))
+    with database.reading() as session:
+        count = session.scalar(select(func.count()).select_from(RatingMark))
+        assert count == MAX_DAYS // 392 * 392
+
+
+def test_one_fact_alone_is_taken_however_many_days_it_touches(database: Database) -> None:
+    state = NodeStateFact(
+        cluster=presence().cluster, node_uid=presence().node_uid, node="node-1",
+        from_ms=LATE_MS - 399 * DAY_MS, to_ms=LATE_MS, ready=True, heartbeat_at_ms=LATE_MS,
+    )  # fmt: skip
+    with database.writing() as session:
+        for start in (0, 100):
+            reports: list[Fact] = [presence(device_uuid=f"GPU-{n}") for n in range(start, start + 100)]
+            send(session, reports, now_ms=LATE_MS)
+        assert send(session, [state], now_ms=LATE_MS).stored == 1
+        assert len(marked_days(session, "GPU-150")) > 390
 
 
 def test_a_use_marks_its_hour_and_six_hours_around(database: Database) -> None:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from decimal import Decimal
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select
 
@@ -23,6 +20,8 @@ from accounting.store.database import Database
 from accounting.store.models import DeviceHour, LedgerLine, Tenant
 from accounting.tenants.registry import add_account, add_cluster
 from contract.facts import AllocationFact, Fact, NodeStateFact, PresenceFact, SliceUsageFact, canonical_bytes
+
+NewBooks = Callable[[], AbstractContextManager[Database]]
 
 DAY_MS = 86_400_000
 STEP_MS = 5 * 3_600_000
@@ -111,12 +110,9 @@ def _ledger(database: Database) -> tuple[list[Any], list[Any]]:
 
 
 @contextmanager
-def _new_books(migrated_file: Path) -> Iterator[Database]:
+def _open_books(new_books: NewBooks) -> Iterator[Database]:
     """Books with accounts, a cluster and a price, and no fact yet."""
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "slicemeter.sqlite"
-        shutil.copy(migrated_file, path)
-        database = Database(f"sqlite:///{path}")
+    with new_books() as database:
         zone: dict[str, Any] = {"currency": "EUR", "time_zone": "Europe/Berlin", "grace_days": 3}
         by: dict[str, Any] = {"by": COMMAND_LINE, "now_ms": 0}
         with database.writing() as session:
@@ -126,7 +122,6 @@ def _new_books(migrated_file: Path) -> Iterator[Database]:
             price: dict[str, Any] = {"sku": "gpu-slice", "model": "", "currency": "EUR", "valid_from_ms": 0}
             set_price(session, **price, unit_price=Decimal("2.40"), **by)
         yield database
-        database.close()
 
 
 @st.composite
@@ -139,16 +134,16 @@ def _histories(draw: st.DrawFn) -> tuple[list[Fact], list[list[Fact]]]:
 
 
 @given(history=_histories(), early_ms=st.sampled_from([NOW_MS, NOW_MS - DAY_MS]))
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_rating_after_each_batch_ends_in_the_ledger_of_one_rating(
-    migrated_file: Path, history: tuple[list[Fact], list[list[Fact]]], early_ms: int
+    new_books: NewBooks, history: tuple[list[Fact], list[list[Fact]]], early_ms: int
 ) -> None:
     facts, batches = history
-    with _new_books(migrated_file) as database:
+    with _open_books(new_books) as database:
         _send(database, facts)
         rate(database, as_of_ms=NOW_MS, grace_ms=GRACE_MS)
         expected = _ledger(database)
-    with _new_books(migrated_file) as database:
+    with _open_books(new_books) as database:
         for batch in batches[:-1]:
             _send(database, batch)
             rate(database, as_of_ms=early_ms, grace_ms=GRACE_MS)
