@@ -64,9 +64,9 @@ gpu-check: $(STAMP) ## on a computer with an NVIDIA GPU: drive known loads, comp
 	@$(BIN)/python benchmarks/gpu_check.py
 
 lock: ## resolve the requirement files again (needs uv)
-	@for part in exporter accounting dashboards lab parquet; do \
+	@for part in exporter accounting dashboards lab parquet pdf; do \
 	  uv pip compile pyproject.toml --extra $$part --generate-hashes --universal --no-header --quiet -o requirements/$$part.txt || exit 1; done
-	@uv pip compile pyproject.toml --extra lab --extra parquet --group dev --generate-hashes --universal --no-header --quiet -o requirements/dev.txt
+	@uv pip compile pyproject.toml --extra lab --extra parquet --extra pdf --group dev --generate-hashes --universal --no-header --quiet -o requirements/dev.txt
 
 clean: ## remove what was built here
 	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

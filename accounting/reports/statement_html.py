@@ -9,6 +9,8 @@ import jinja2
 from accounting.ledger.rounding import plain
 from accounting.periods.statement import Statement
 from accounting.reports import units
+from accounting.reports.month_picture import month_picture
+from accounting.reports.statement_basis import basis_of
 
 
 @cache
@@ -38,12 +40,20 @@ def environment() -> jinja2.Environment:
     return made
 
 
-def statement_html(statement: Statement) -> str:
-    """The statement as a page."""
+def statement_html(statement: Statement, *, max_lines: int | None = None) -> str:
+    """The statement as a page; one of more lines than `max_lines` says how many it leaves out."""
+    is_cut = max_lines is not None and len(statement.lines) > max_lines
     return (
         environment()
         .get_template("statement.html")
-        .render(statement=statement, days=_by_day(statement), not_measured=units.NOT_MEASURED)
+        .render(
+            statement=statement,
+            days=[] if is_cut else _by_day(statement),
+            left_out=len(statement.lines) if is_cut else 0,
+            picture=month_picture(statement),
+            basis=basis_of(statement),
+            not_measured=units.NOT_MEASURED,
+        )
     )
 
 

@@ -9,6 +9,7 @@ from accounting.access.viewer import COMMAND_LINE
 from accounting.errors import InvalidError
 from accounting.periods.statement import state_statement
 from accounting.reports.rendering import FORMATS, render_statement
+from accounting.reports.statement_pdf import statement_pdf
 from slicemeter.accounting.options import opened, parser
 from slicemeter.accounting.windows import month_from
 
@@ -19,7 +20,12 @@ def main(argv: Sequence[str]) -> int:
     made.add_argument("period", help="a month, as 2026-10")
     made.add_argument("--tenant", help="its path, or its code where only one tenant has it")
     made.add_argument("--account", help="all its tenants; or, with --tenant, where a tenant has several")
-    made.add_argument("--format", choices=FORMATS, default="table", help="default: %(default)s")
+    made.add_argument(
+        "--format",
+        choices=(*FORMATS, "pdf"),
+        default="table",
+        help="default: %(default)s; pdf needs slicemeter[pdf]",
+    )
     made.add_argument("--json", dest="format", action="store_const", const="json", help="as --format json")
     made.add_argument("-o", "--output", type=Path, metavar="FILE", help="write there instead of printing")
     arguments = made.parse_args(argv)
@@ -31,12 +37,18 @@ def main(argv: Sequence[str]) -> int:
             arguments.tenant,
             account_code=arguments.account,
         )
-    text = render_statement(statement, arguments.format)
-    if arguments.output is None:
-        print(text, end="" if text.endswith("\n") else "\n")
-        return 0
+    if arguments.format == "pdf":
+        if arguments.output is None:
+            raise InvalidError("a PDF is nothing for a terminal; name a file with -o")
+        document = statement_pdf(statement)
+    else:
+        text = render_statement(statement, arguments.format)
+        if arguments.output is None:
+            print(text, end="" if text.endswith("\n") else "\n")
+            return 0
+        document = text.encode()
     try:
-        arguments.output.write_bytes(text.encode())
+        arguments.output.write_bytes(document)
     except OSError as error:
         reason = error.strerror or str(error)
         raise InvalidError(f"cannot write {arguments.output}: {reason}; name another with -o") from None

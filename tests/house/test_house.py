@@ -20,7 +20,15 @@ PACKAGES = ("slicemeter", "contract", "exporter", "accounting", "dashboards", "l
 
 def test_requirement_files_are_pinned_hashed_and_name_no_address() -> None:
     files = sorted((ROOT / "requirements").glob("*.txt"))
-    assert [file.stem for file in files] == ["accounting", "dashboards", "dev", "exporter", "lab", "parquet"]
+    assert [file.stem for file in files] == [
+        "accounting",
+        "dashboards",
+        "dev",
+        "exporter",
+        "lab",
+        "parquet",
+        "pdf",
+    ]
     for file in files:
         text = file.read_text(encoding="utf-8")
         assert "://" not in text
