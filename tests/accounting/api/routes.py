@@ -164,7 +164,9 @@ ROUTES: dict[str, Calls] = {
         "discounts", tenant="{tenant}", percent="5", from_="2026-01-01T00:00:00Z"
     ),
     "GET /api/v1/waste": _get(
-        f"waste?{_WINDOW}", f"waste?{_WINDOW}&by=tenant", f"waste?{_WINDOW}&tenant={{tenant}}"
+        f"waste?{_WINDOW}",
+        f"waste?{_WINDOW}&by=tenant",
+        *(f"waste?{_WINDOW}&{which}" for which in (*_FILTERS, "sku=gpu-slice")),
     ),
     "GET /api/v1/budgets": _get("budgets", f"budgets?period={MONTH}"),
     "GET /api/v1/budgets/versions": _get("budgets/versions"),
@@ -179,6 +181,7 @@ ROUTES: dict[str, Calls] = {
     "POST /api/v1/statements/{number}/void": _post("statements/{statement}/void", reason="walked"),
     "POST /api/v1/rate": _post("rate"),
     "GET /api/v1/audit": _get("audit"),
+    "GET /api/v1/quality": _get("quality", "quality?days=30"),
     "GET /api/v1/verify/{period}": _get(f"verify/{MONTH}"),
     "GET /api/v1/explain/{line}": _get("explain/{line}"),
     "GET /api/v1/explain": _get(f"explain?tenant={{tenant}}&day={DAY}"),

@@ -36,7 +36,7 @@ from accounting.store.models import LedgerLine, Tenant
 from accounting.tenants.registry import add_account, add_cluster
 from accounting.tenants.tree import find_tenant
 from contract.facts import AllocationFact, Fact, PresenceFact, SliceUsageFact, canonical_bytes
-from tests.accounting.api.routes import BESIDE, ROUTES, Call, Names
+from tests.accounting.api.routes import BESIDE, ROUTES, SHAPE, Call, Names
 from tests.accounting.periods.test_energy_lines import board, bypassing
 from tests.accounting.postgresql import OWNER
 
@@ -117,8 +117,20 @@ class World:
             board(self.start, cluster="a", energy_mj=3_600_000, energy_idle_mj=1_000_000), bypass,
         )  # fmt: skip
         self.rate()
-        self.mine = Names("acme/mine", "acme", "a", "Tesla T4", self.line_of("acme/mine"), "SM-000009")
-        self.guest = replace(self.mine, tenant="acme/zorro-guest", line=self.line_of("acme/zorro-guest"))
+        self.mine = Names(
+            "acme/mine",
+            "acme",
+            "a",
+            "Tesla T4",
+            self.line_of("acme/mine"),
+            "SM-000009",
+            "rooms-of-mine",
+            "node-1",
+        )
+        self.guest = replace(
+            self.mine, tenant="acme/zorro-guest", line=self.line_of("acme/zorro-guest"),
+            namespace="rooms-of-zorro-guest",
+        )  # fmt: skip
 
     def add_zorro(self) -> None:
         """An account with everything of its own."""
@@ -153,7 +165,7 @@ class World:
         self.rate()
         self.foreign = Names(
             "zorro-corp/zorro-team", "zorro-corp", "zorro-east", "Tesla T4",
-            self.line_of("zorro-corp/zorro-team"), "SM-000001",
+            self.line_of("zorro-corp/zorro-team"), "SM-000001", "rooms-of-zorro-team", "zorro-node",
         )  # fmt: skip
         self.find_secrets()
 
@@ -195,6 +207,7 @@ class World:
 
     def leaks(self, answers: list[Answer]) -> list[tuple[str, str]]:
         """Where a secret stands that the question did not name itself."""
+        assert [one.call.path for one in answers if one.response.status_code >= 500] == []
         return [
             (answer.call.path, secret)
             for answer in answers
@@ -257,6 +270,19 @@ def test_every_route_of_the_description_is_walked(api: Api) -> None:
     assert not gone, f"take out of ROUTES in tests/accounting/api/routes.py, no such route: {gone}"
 
 
+def test_every_parameter_that_names_something_is_asked_with(api: Api) -> None:
+    described = api.request("GET", "/api/v1/openapi.json", token=api.token("operator")).json()["paths"]
+    for route, calls in ROUTES.items():
+        method, _, path = route.partition(" ")
+        known = {
+            each["name"] for each in described[path][method.lower()].get("parameters", [])
+            if each["in"] == "query"
+        }  # fmt: skip
+        asked = {name for call in calls(NOBODYS) for name in httpx.URL(call.path).params}
+        assert known - asked - SHAPE == set(), f"{route}: ask with each in tests/accounting/api/routes.py"
+        assert asked <= known, route
+
+
 def test_no_answer_to_a_tenant_depends_on_an_account_that_is_not_its_own(world: World) -> None:
     token = world.api.token("tenant", tenant_path="acme/mine")
     before = world.ask(token, world.mine)
@@ -297,7 +323,8 @@ def test_a_foreign_id_answers_as_one_that_does_not_exist(world: World) -> None:
     world.close("zorro-corp")
     token = world.api.token("tenant", tenant_path="acme/mine")
     nobody = world.ask(token, NOBODYS)
-    for names in (world.foreign, replace(world.guest, account="platform")):
+    shared = {"account": "platform", "cluster": NOBODYS.cluster, "node": NOBODYS.node}
+    for names in (world.foreign, replace(world.guest, **shared)):  # type: ignore[arg-type]
         for foreign, none in zip(world.ask(token, names), nobody, strict=True):
             assert foreign.response.status_code == none.response.status_code, foreign.call.path
             said = foreign.response.text
@@ -305,7 +332,8 @@ def test_a_foreign_id_answers_as_one_that_does_not_exist(world: World) -> None:
                 for own, other in (
                     (names.tenant, NOBODYS.tenant), (names.account, NOBODYS.account),
                     (names.cluster, NOBODYS.cluster), (str(names.line), str(NOBODYS.line)),
-                    (names.statement, NOBODYS.statement),
+                    (names.statement, NOBODYS.statement), (names.namespace, NOBODYS.namespace),
+                    (names.node, NOBODYS.node),
                 ):  # fmt: skip
                     said = re.sub(rf'(?<=["\s]){re.escape(own)}(?=[";\\])', other, said)
             assert said == none.response.text, foreign.call.path
@@ -370,7 +398,8 @@ def _as_superuser(api: Api) -> Iterator[Api]:
         database.close()
 
 
-def test_without_a_good_token_no_route_tells_anything(world: World) -> None:
+def test_without_a_good_token_no_route_tells_anything(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("accounting.access.attempts.MAX_FAILURES", 10**6)
     world.add_zorro()
     api = world.api
     expired, revoked = (_spoilt(api, how) for how in ("expired", "revoked"))

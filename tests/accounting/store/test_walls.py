@@ -39,6 +39,7 @@ NOBODYS_ROWS = {"price_book", "price_version", "policy_version", "rating_state"}
 
 OF_A_TENANT = {
     "tenant", "ledger_line", "sealed_use", "billing_account", "billing_period", "statement", "correction",
+    "budget", "budget_crossing",
 }  # fmt: skip
 """Tables of which a tenant sees its own rows."""
 
