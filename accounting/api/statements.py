@@ -12,6 +12,7 @@ from accounting.api.windows import Period, month_of_text
 from accounting.periods.statement import state_statement
 from accounting.reports.rendering import CONTENT_TYPES, render_statement
 from accounting.reports.seals import issued_list_document
+from accounting.reports.statement_pdf import statement_pdf
 
 router = APIRouter(prefix="/api/v1", tags=["statements"])
 
@@ -37,9 +38,11 @@ def statement(
     period: Period,
     tenant: Annotated[str | None, Query(description="its path, or its code where only one has it")] = None,
     account: Annotated[str | None, Query(description="all its tenants, or where one has several")] = None,
-    format: Annotated[Literal["json", "csv", "html"], Query()] = "json",  # noqa: A002 - a parameter's name
+    format: Annotated[Literal["json", "csv", "html", "pdf"], Query()] = "json",  # noqa: A002 - a parameter's name
 ) -> Response:
     """The lines, rounding line and total of a tenant and of all below it in a month, as `2026-10`."""
     with service.database.reading() as session:
         found = state_statement(session, viewer, period, tenant, account_code=account)
+    if format == "pdf":
+        return Response(statement_pdf(found), media_type="application/pdf")
     return Response(render_statement(found, format), media_type=CONTENT_TYPES[format])
