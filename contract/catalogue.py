@@ -19,14 +19,7 @@ MetricType: TypeAlias = Literal["gauge", "counter", "histogram", "info"]
 Group: TypeAlias = Literal["device", "slice", "tenant", "node_lock", "cluster", "accounting", "self"]
 Emitter: TypeAlias = Literal["node", "cluster", "accounting"]
 
-_PLANNED = frozenset(
-    {
-        "quota_used",
-        "quota_limit",
-        "stranded_memory_bytes",
-        "coverage_ratio",
-    }
-)
+_PLANNED: frozenset[str] = frozenset()
 """Families that nothing exports yet; the tests of each program's page hold this list against the code."""
 
 DEVICE = ("node", "device_uuid")
@@ -280,8 +273,16 @@ FAMILIES: tuple[Family, ...] = (
         "reservation_memory_bytes", ("node",), "Memory HAMi's filter promised to pods that are not bound."
     ),
     _cluster("bypassing_pods", ("namespace", "tenant", "why"), "Pods that use or ask for a GPU past HAMi."),
-    _cluster("quota_used", ("namespace", "resource"), "GPU quota used."),
-    _cluster("quota_limit", ("namespace", "resource"), "GPU quota."),
+    _cluster(
+        "quota_used",
+        ("namespace", "resource"),
+        "GPU quota used, promises included, in the resource's own unit: GPUs, MiB, percent of a card.",
+    ),
+    _cluster(
+        "quota_limit",
+        ("namespace", "resource"),
+        "GPU quota, in the resource's own unit; the tightest where there are several.",
+    ),
     _cluster(
         "stranded_memory_bytes", ("node", "why"), "Free memory no pod can get: cores or slots are used up."
     ),
@@ -307,7 +308,11 @@ FAMILIES: tuple[Family, ...] = (
     _accounting("budget_amount", ("tenant", "currency", "period"), "Budget of the tenant."),
     _accounting("budget_used_ratio", ("tenant",), "Spent share of the budget."),
     _accounting("forecast_cost", ("tenant", "currency"), "Forecast for the open period."),
-    _accounting("coverage_ratio", ("cluster",), "Confirmed share of present device time."),
+    _accounting(
+        "coverage_ratio",
+        ("cluster",),
+        "Confirmed share of present device time, over the last 24 hours rated.",
+    ),
     _accounting("source_last_seen_timestamp_seconds", ("cluster", "node"), "Last batch of an exporter."),
     _accounting(
         "source_contested_timestamp_seconds",

@@ -14,7 +14,7 @@ from exporter.checkup.kubernetes import look_at_api
 from exporter.checkup.statefile import CHECK as STATE_FILE
 from exporter.checkup.statefile import look_at_state_file
 from exporter.cluster.watching import EVENT_SELECTOR
-from exporter.kube.resources import events, namespaces, nodes, pods
+from exporter.kube.resources import events, namespaces, nodes, pods, quotas
 from exporter.kube.watch import wall_clock_ms
 from exporter.settings import ClusterSettings
 
@@ -23,7 +23,7 @@ def check_cluster(settings: ClusterSettings) -> list[Line]:
     """Look at everything that the cluster role needs."""
     disk = "see whether the file system behind it hangs (dmesg)"
     lines = [*bounded(STATE_FILE, lambda: look_at_state_file(settings.state_file), disk).lines]
-    api, kept = look_at_api(settings.kube, [pods(), nodes(), namespaces(), events(EVENT_SELECTOR)])
+    api, kept = look_at_api(settings.kube, [pods(), nodes(), namespaces(), events(EVENT_SELECTOR), quotas()])
     allocations, _ = look_at_pods(kept.objects("pods"), settings.resources, wall_clock_ms())
     lines += [*api, look_at_registers(kept.objects("nodes")), allocations]
     lines += bounded(

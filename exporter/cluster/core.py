@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from contract.facts import Fact
@@ -30,13 +30,15 @@ from exporter.cluster.pending import (
     wanted_mib,
 )
 from exporter.cluster.pods import PodBook, PodRecord, PodSight
+from exporter.cluster.quotas import QuotaSight, quota_sights
 from exporter.cluster.snapshot import Findings, LockSight, PendingSum
 from exporter.cluster.state import ClusterState
+from exporter.cluster.stranded import Why, stranded
 from exporter.delivery.witness import Sight, Sighting, Witness
 from exporter.hami.annotations.node_lock import parse_node_lock
 from exporter.hami.annotations.tally import FlawTally
 from exporter.hami.resources import ResourceNames
-from exporter.kube.objects import Event, Namespace, Node, Pod, parse_time_ms
+from exporter.kube.objects import Event, Namespace, Node, Pod, ResourceQuota, parse_time_ms
 from exporter.kube.tenant import TenantRule
 from exporter.kube.view import Change, View
 
@@ -74,6 +76,7 @@ class Seen:
     node_changes: Sequence[Change[Node]] = ()
     event_changes: Sequence[Change[Event]] = ()
     are_pods_live: bool = True
+    quotas: View[ResourceQuota] = field(default_factory=View)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +113,9 @@ class ClusterCore:
         self._sightings: tuple[Sighting, ...] = ()
         self._capacities: Mapping[str, NodeCapacity] = {}
         self._bypassing: Mapping[tuple[str, str, str], int] = {}
+        self._stranded: Mapping[tuple[str, Why], int] = {}
+        self._quotas: Mapping[tuple[str, str], QuotaSight] = {}
+        self._quota_objects: Mapping[str, ResourceQuota] | None = None
         self._last: tuple[Mapping[PodUid, PodRecord], NodeSight] | None = None
         self._facts_due_ms = 0
         self._forget_due_ms = 0
@@ -128,6 +134,7 @@ class ClusterCore:
             self._forget_due_ms = now_ms + FORGET_EVERY_MS
             self._events.forget(pods.records, now_ms)
         has_changed = self._compare(pods, nodes)
+        self._compare_quotas(seen.quotas, pods, has_changed=has_changed)
         granted_s = self._granted(pods) if has_changed else ()
         pending = self._pending(pods.records)
         self._count_waiting(pending, pods, seen, now_ms)
@@ -166,8 +173,16 @@ class ClusterCore:
         self._uids.learn(nodes)
         self._sightings = tuple(sightings(pods.records.values(), nodes, self._uids))
         self._capacities = capacities(nodes, pods.records.values())
+        self._stranded = stranded(nodes, pods.records.values())
         self._bypassing = _bypassing(pods, nodes, self._options.scheduler_names)
         return True
+
+    def _compare_quotas(self, quotas: View[ResourceQuota], pods: PodSight, *, has_changed: bool) -> None:
+        """Quotas anew when one of them, or what is held, changed."""
+        if has_changed or quotas.objects is not self._quota_objects:
+            self._quota_objects = quotas.objects
+            names = self._options.names
+            self._quotas = quota_sights(quotas.objects.values(), pods.records.values(), names)
 
     def _granted(self, pods: PodSight) -> tuple[float, ...]:
         """Pods that were bound since the last look; at the first look only those that waited before."""
@@ -246,6 +261,8 @@ class ClusterCore:
             waiting_ms=dict(self._waiting.counts()),
             unschedulable=unschedulable,
             bypassing=self._bypassing,
+            stranded_mib=self._stranded,
+            quotas=self._quotas,
         )
 
     def _lock_sights(

@@ -47,6 +47,13 @@ def _findings(page: PageBuilder, findings: Findings, since_s: float | None) -> N
     for where, pods in findings.bypassing.items():
         with page.group():
             page.add("bypassing_pods", where, pods)
+    for (node, why), mib in findings.stranded_mib.items():
+        with page.group():
+            page.add("stranded_memory_bytes", (node, why), mib * MIB)
+    for named, quota in findings.quotas.items():
+        with page.group():
+            page.add("quota_used", named, quota.used)
+            page.add("quota_limit", named, quota.limit)
 
 
 def _lock(page: PageBuilder, lock: LockSight) -> None:

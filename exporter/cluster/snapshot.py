@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from exporter.cluster.capacity import NodeCapacity
 from exporter.cluster.pending import PendingKey
+from exporter.cluster.quotas import QuotaSight
+from exporter.cluster.stranded import Why
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,8 @@ class Findings:
         waiting_ms: Counters of waiting time.
         unschedulable: Pods by namespace, tenant and why.
         bypassing: The same.
+        stranded_mib: By node and why.
+        quotas: By namespace and resource.
     """
 
     capacities: Mapping[str, NodeCapacity]
@@ -65,6 +69,8 @@ class Findings:
     waiting_ms: Mapping[PendingKey, int]
     unschedulable: Mapping[tuple[str, str, str], int]
     bypassing: Mapping[tuple[str, str, str], int]
+    stranded_mib: Mapping[tuple[str, Why], int]
+    quotas: Mapping[tuple[str, str], QuotaSight]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The four watches of the cluster role as one thing.
+"""The five watches of the cluster role as one thing.
 
 Invariant: changes are taken out only once pods, nodes and namespaces were listed, so that no ending is
 seen before its beginning could be.
@@ -15,7 +15,7 @@ from exporter.cluster.core import Seen
 from exporter.cluster.snapshot import CollectorHealth
 from exporter.kube.client import ApiClient
 from exporter.kube.cluster_uid import cluster_uid
-from exporter.kube.resources import events, namespaces, nodes, pods
+from exporter.kube.resources import events, namespaces, nodes, pods, quotas
 from exporter.kube.watch import ObjectWatch
 
 # The kubelet's own events are by far the most, and none of them is a scheduler's word.
@@ -24,7 +24,7 @@ EVENT_SELECTOR: Final = ",".join(["involvedObject.kind=Pod", *(f"reason!={reason
 
 
 class ClusterWatches:
-    """All pods, nodes, namespaces and the schedulers' events.
+    """All pods, nodes, namespaces, quotas and the schedulers' events.
 
     Args:
         client: Asks the API server.
@@ -36,8 +36,9 @@ class ClusterWatches:
         self._nodes = ObjectWatch(client, nodes(), on_change=on_change)
         self._namespaces = ObjectWatch(client, namespaces(), on_change=on_change)
         self._events = ObjectWatch(client, events(EVENT_SELECTOR), on_change=on_change)
+        self._quotas = ObjectWatch(client, quotas(), on_change=on_change)
         self._needed: tuple[ObjectWatch[Any], ...] = (self._pods, self._nodes, self._namespaces)
-        self._all: tuple[ObjectWatch[Any], ...] = (*self._needed, self._events)
+        self._all: tuple[ObjectWatch[Any], ...] = (*self._needed, self._events, self._quotas)
 
     def start(self) -> None:
         """Begin to watch."""
@@ -71,10 +72,12 @@ class ClusterWatches:
         if any(not watch.view().listed for watch in self._needed):
             return None
         self._namespaces.drain()
+        self._quotas.drain()
         return Seen(
             pods=self._pods.view(),
             nodes=self._nodes.view(),
             namespaces=self._namespaces.view(),
+            quotas=self._quotas.view(),
             pod_changes=self._pods.drain(),
             node_changes=self._nodes.drain(),
             event_changes=self._events.drain(),

@@ -138,6 +138,26 @@ class Namespace(msgspec.Struct, frozen=True):
     metadata: Meta
 
 
+class QuotaSpec(msgspec.Struct, frozen=True):
+    """What a quota allows, by resource with its prefix, as `limits.nvidia.com/gpumem`."""
+
+    hard: dict[str, str | int] = {}
+
+
+class QuotaStatus(msgspec.Struct, frozen=True):
+    """What Kubernetes itself has counted; it counts requests of extended resources, and no limits."""
+
+    used: dict[str, str | int] = {}
+
+
+class ResourceQuota(msgspec.Struct, frozen=True):
+    """A quota of one namespace."""
+
+    metadata: Meta
+    spec: QuotaSpec = QuotaSpec()
+    status: QuotaStatus = QuotaStatus()
+
+
 class ObjectReference(msgspec.Struct, frozen=True):
     """What an event speaks of."""
 

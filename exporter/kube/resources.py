@@ -13,7 +13,7 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 
 from exporter.kube.client import JSON
-from exporter.kube.objects import Event, Meta, Namespace, Node, Pod
+from exporter.kube.objects import Event, Meta, Namespace, Node, Pod, ResourceQuota
 
 
 class HasMeta(Protocol):
@@ -114,3 +114,8 @@ def namespaces() -> Resource[Namespace]:
 def events(field_selector: str = "") -> Resource[Event]:
     """Events of all namespaces, e.g. with `involvedObject.kind=Pod`."""
     return Resource("events", "/api/v1/events", Event, field_selector)
+
+
+def quotas() -> Resource[ResourceQuota]:
+    """Resource quotas of all namespaces."""
+    return Resource("resourcequotas", "/api/v1/resourcequotas", ResourceQuota)

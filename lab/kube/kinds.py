@@ -45,6 +45,12 @@ KINDS = (
     Kind("Node", "nodes", is_namespaced=False, fields=("metadata.name", "spec.unschedulable")),
     Kind("Namespace", "namespaces", is_namespaced=False, fields=("metadata.name", "status.phase")),
     Kind(
+        "ResourceQuota",
+        "resourcequotas",
+        is_namespaced=True,
+        fields=("metadata.name", "metadata.namespace"),
+    ),
+    Kind(
         "Event",
         "events",
         is_namespaced=True,

@@ -12,7 +12,7 @@ from contract.ids import ClusterCode
 from exporter.cluster.core import ClusterCore, Options, Outcome, Seen
 from exporter.cluster.state import decode_state, encode_state
 from exporter.hami.resources import ResourceNames
-from exporter.kube.objects import Event, Meta, Namespace, Node, Pod
+from exporter.kube.objects import Event, Meta, Namespace, Node, Pod, ResourceQuota
 from exporter.kube.tenant import parse_tenant_rules
 from exporter.kube.view import Change, ChangeKind, View
 
@@ -124,6 +124,18 @@ def event(pod: str, reason: str, message: str, at_s: float, *, namespace: str = 
     }
 
 
+def quota(
+    name: str = "gpu", *, namespace: str = "team", used: dict[str, str] | None = None, **hard: str
+) -> dict[str, Any]:
+    """A resource quota; `limits_gpumem="8000"` stands for `limits.nvidia.com/gpumem`."""
+    names = {key: f"{key.partition('_')[0]}.nvidia.com/{key.partition('_')[2]}" for key in hard}
+    return {
+        "metadata": {"name": name, "namespace": namespace, "uid": f"uid-{namespace}-{name}"},
+        "spec": {"hard": {names[key]: value for key, value in hard.items()}},
+        "status": {"used": used or {}},
+    }
+
+
 @dataclass
 class Cluster:
     """A core and the objects it sees; each `tick` shows what changed since the last one."""
@@ -133,6 +145,7 @@ class Cluster:
     pods: dict[str, Pod] = field(default_factory=dict)
     nodes: dict[str, Node] = field(default_factory=dict)
     namespaces: dict[str, Namespace] = field(default_factory=dict)
+    quotas: dict[str, ResourceQuota] = field(default_factory=dict)
     pod_changes: list[Change[Pod]] = field(default_factory=list)
     node_changes: list[Change[Node]] = field(default_factory=list)
     event_changes: list[Change[Event]] = field(default_factory=list)
@@ -160,6 +173,11 @@ class Cluster:
             self.nodes = self.nodes | {node.metadata.uid: node}
             self.node_changes.append(Change(kind, node, _ms(at_s)))
 
+    def put_quotas(self, *raw: dict[str, Any]) -> None:
+        for each in raw:
+            found = msgspec.convert(each, ResourceQuota)
+            self.quotas = self.quotas | {found.metadata.uid: found}
+
     def say(self, *raw: dict[str, Any]) -> None:
         for each in raw:
             self.event_changes.append(Change("added", msgspec.convert(each, Event), EIGHT_MS))
@@ -175,6 +193,7 @@ class Cluster:
             node_changes=self.node_changes,
             event_changes=self.event_changes,
             are_pods_live=view_s is None,
+            quotas=View(self.quotas, listed=True, confirmed_at_ms=confirmed_ms),
         )
         self.pod_changes, self.node_changes, self.event_changes = [], [], []
         return self.core.tick(seen, _ms(at_s))
@@ -184,6 +203,7 @@ class Cluster:
         state = decode_state(encode_state(self.core.dump()))
         assert state is not None
         new = Cluster(ClusterCore(self.options, state), self.options, self.pods, self.nodes, self.namespaces)
+        new.quotas = self.quotas
         new.pod_changes = [Change("added", pod, EIGHT_MS) for pod in self.pods.values()]
         new.node_changes = [Change("added", node, EIGHT_MS) for node in self.nodes.values()]
         return new

@@ -16,6 +16,7 @@ from tests.exporter.cluster.handmade import (
     gpu_pod,
     lock,
     make_cluster,
+    quota,
 )
 
 COLLECTORS = (CollectorHealth("pods", True, EIGHT_MS), CollectorHealth("events", False, None))
@@ -51,6 +52,7 @@ def busy_cluster() -> Cluster:
     never = gpu_pod("c", memory_mib=90_000, cores=0)
     past = gpu_pod("d", scheduler="default-scheduler")
     cluster.put_pods(held, waiting, never, past)
+    cluster.put_quotas(quota(limits_gpumem="40000"))
     cluster.say(
         event("b", "BindingFailed", "node gpu-node has been locked within 5m0s", 2),
         event("c", "FilteringFailed", "1 nodes CardInsufficientMemory(gpu-node)", 2),
@@ -75,6 +77,10 @@ def test_the_page_speaks_bytes_ratios_and_seconds() -> None:
     assert page["pending_memory_bytes"][*team, "CardInsufficientMemory"] == 94_371_840_000
     assert page["pending_seconds_total"][*team, "NodeLocked"] == 2.0
     assert page["unschedulable_pods"] == {(*team, "memory"): 1}
+    assert page["stranded_memory_bytes"] == {(node, "slots"): 0, (node, "cores"): 0}
+    # 20,000 MiB held and 8,000 MiB promised of 40,000 MiB.
+    assert page["quota_used"] == {("team", "nvidia.com/gpumem"): 28_000}
+    assert page["quota_limit"] == {("team", "nvidia.com/gpumem"): 40_000}
     assert page["bypassing_pods"] == {(*team, "scheduler"): 1}
     assert page["node_lock_held"] == {(node,): 1}
     assert page["node_lock_acquired_timestamp_seconds"] == {(node, "team", "a"): EIGHT_MS / 1000 - 10}
