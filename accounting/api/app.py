@@ -19,6 +19,7 @@ from accounting.api import (
     health,
     pricing,
     problems,
+    quality,
     quotes,
     reporters,
     reports,
@@ -48,6 +49,7 @@ ROUTERS: Sequence[APIRouter] = (
     closing.router,
     pricing.router,
     tenants.router,
+    quality.router,
     budgets.router,
     waste.router,
 )

@@ -14,6 +14,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 from sqlalchemy import func, select
 
+from accounting.api.coverage import Coverage
 from accounting.api.money import Money
 from accounting.store.database import Database
 from accounting.store.models import ExporterSource
@@ -76,6 +77,7 @@ class ServiceMetrics:
         for result in family.closed:
             self._facts.labels(result)
         self.registry.register(_Sources(database))
+        self.registry.register(Coverage(database))
         self.registry.register(money)
 
     def count_facts(self, *, stored: int, duplicate: int, rejected: int) -> None:

@@ -37,6 +37,7 @@ COMMANDS = {
     "forecast": "what the month will have cost when it is over",
     "waste": "what is held and not used, with a request that would have done",
     "capacity": "what was there: charged, idle, down",
+    "quality": "who reports, whose clock is off, what is missing, what was refused",
     "audit": "who changed what, and when",
     "backup": "copy the books into a checked file while they are in use",
     "restore": "put a backup in the place of the books",
