@@ -72,7 +72,7 @@ def service(url: str, tmp_path: Path) -> Iterator[str]:
         )
     (tmp_path / "reporter").write_text(token)
     with listen("127.0.0.1:0") as sock:
-        app = create_app(Settings(), database=database, clock=wall_ms)
+        app = create_app(Settings(are_metrics_open=True), database=database, clock=wall_ms)
         server = uvicorn.Server(uvicorn.Config(app, lifespan="off", log_config=None, access_log=False))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
         thread.start()
