@@ -6,9 +6,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
+from accounting.api.answering import Wanted
 from accounting.api.dependencies import InService, Operator, Reader
 from accounting.api.reports import answer
-from accounting.api.windows import Period
+from accounting.api.windows import AskedPage, Period
 from accounting.periods.months import find_account
 from accounting.periods.preflight import preflight
 from accounting.periods.verify import verify_period
@@ -26,27 +27,29 @@ router = APIRouter(prefix="/api/v1", tags=["books"])
 
 
 @router.get("/prices")
-def prices(service: InService, viewer: Reader) -> Response:
+def prices(service: InService, viewer: Reader, page: AskedPage, wants: Wanted) -> Response:
     """Prices; superseded versions, and prices that touched no line of the asker's, are for operators."""
     with service.database.reading() as session:
-        return answer(prices_document(session, viewer))
+        return wants.answer(prices_document(session, viewer, page))
 
 
 @router.get("/policies")
 def policies(
     service: InService,
     viewer: Reader,  # noqa: ARG001 - asking is what keeps strangers out
+    page: AskedPage,
+    wants: Wanted,
 ) -> Response:
     """How shares, idle capacity, energy and unallocated use are treated, and were."""
     with service.database.reading() as session:
-        return answer(policies_document(session))
+        return wants.answer(policies_document(session, page))
 
 
 @router.get("/periods")
-def periods(service: InService, viewer: Reader) -> Response:
+def periods(service: InService, viewer: Reader, page: AskedPage, wants: Wanted) -> Response:
     """The periods of the accounts that the asker's tenants are billed in."""
     with service.database.reading() as session:
-        return answer(periods_document(session, viewer))
+        return wants.answer(periods_document(session, viewer, page))
 
 
 @router.get("/periods/{period}/preflight")

@@ -1,21 +1,29 @@
-"""`GET /api/v1/usage`, `costs`, `capacity`, `allocations`: reports as JSON."""
+"""`GET /api/v1/usage`, `costs`, `capacity`, `allocations`: reports, narrowed and added up as asked."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Depends, Query, Response
 
+from accounting.api.answering import Wanted
 from accounting.api.dependencies import InService, Operator, Reader
-from accounting.api.windows import AskedPage, Period, Window
+from accounting.api.problems import Problem
+from accounting.api.windows import AskedPage, AskedSpan, Window
 from accounting.reports.allocations import allocations_document, list_allocations
 from accounting.reports.capacity import capacity_document, report_capacity
-from accounting.reports.cost import GroupBy, cost_document, report_cost
+from accounting.reports.cost import Idle, cost_document, report_cost
 from accounting.reports.documents import Document, encode
+from accounting.reports.grouping import CAPACITY_KEYS, COST_KEYS, USAGE_KEYS, Filters, parse_keys
+from accounting.reports.spans import require_zone
 from accounting.reports.stranded import report_stranded, stranded_document
 from accounting.reports.usage import report_usage, usage_document
+from accounting.reports.usage_groups import Basis, grouped_usage_document, require_measured
 
 router = APIRouter(prefix="/api/v1", tags=["reports"])
+
+_Text = Annotated[str | None, Query(max_length=1_000, pattern=r"^[^\x00]+$")]
+_GroupBy = Annotated[list[str], Query(description="one or several, as team,model")]
 
 
 def answer(document: Document) -> Response:
@@ -23,23 +31,71 @@ def answer(document: Document) -> Response:
     return Response(encode(document), media_type="application/json")
 
 
+def _filters(
+    *,
+    tenant: _Text = None,
+    account: _Text = None,
+    cluster: _Text = None,
+    namespace: _Text = None,
+    node: _Text = None,
+    model: _Text = None,
+    sku: _Text = None,
+) -> Filters:
+    return Filters(tenant, account, cluster, namespace, node, model, sku)
+
+
+def _card_filters(*, cluster: _Text = None, node: _Text = None, model: _Text = None) -> Filters:
+    return Filters(cluster=cluster, node=node, model=model)
+
+
+AskedFilters = Annotated[Filters, Depends(_filters)]
+CardFilters = Annotated[Filters, Depends(_card_filters)]
+
+
 @router.get("/usage")
-def usage(service: InService, viewer: Reader, window: Window, page: AskedPage) -> Response:
-    """What slices held and used in a window, one row a slice."""
+def usage(
+    *,
+    service: InService,
+    viewer: Reader,
+    window: Window,
+    page: AskedPage,
+    filters: AskedFilters,
+    wants: Wanted,
+    group_by: _GroupBy = [],  # noqa: B006 - FastAPI copies it
+    basis: Annotated[Basis, Query()] = "allocation",
+) -> Response:
+    """What slices held and used in a window: one row a slice, or one a group."""
+    keys = parse_keys(group_by, USAGE_KEYS)
+    if filters.sku is not None:
+        raise Problem(422, "usage has no SKU; ask costs for it")
     with service.database.reading() as session:
-        return answer(usage_document(report_usage(session, viewer, window), page))
+        report = report_usage(session, viewer, window, filters)
+        require_measured(report, basis)
+        if keys or basis == "usage":
+            return wants.answer(grouped_usage_document(report, keys or ("tenant",), basis, page))
+        return wants.answer(usage_document(report, page))
 
 
 @router.get("/costs")
 def costs(
+    *,
     service: InService,
     viewer: Reader,
-    period: Period,
-    group_by: Annotated[GroupBy, Query()] = "tenant",
+    span: AskedSpan,
+    page: AskedPage,
+    filters: AskedFilters,
+    wants: Wanted,
+    group_by: _GroupBy = ["tenant"],  # noqa: B006 - FastAPI copies it
+    idle: Annotated[Idle, Query()] = "billed",
+    basis: Annotated[Basis, Query()] = "allocation",
 ) -> Response:
-    """What a month cost so far, added up by one thing."""
+    """What a month, or the days that begin in a window, cost so far."""
+    if basis == "usage":
+        raise Problem(422, "what is owed goes by allocation; for what was used ask usage?basis=usage")
+    keys = parse_keys(group_by, COST_KEYS)
     with service.database.reading() as session:
-        return answer(cost_document(report_cost(session, viewer, period, group_by)))
+        report = report_cost(session, viewer, span, keys, filters=filters, idle=idle)
+        return wants.answer(cost_document(report, page), is_final=report.is_final)
 
 
 @router.get("/capacity")
@@ -49,11 +105,23 @@ def capacity(
     viewer: Operator,  # noqa: ARG001 - asking is what keeps tenants out
     window: Window,
     page: AskedPage,
-    cluster: Annotated[str | None, Query()] = None,
+    filters: CardFilters,
+    wants: Wanted,
+    group_by: _GroupBy = [],  # noqa: B006 - FastAPI copies it
+    tz: Annotated[str | None, Query(description="whose days, as Europe/Berlin")] = None,
 ) -> Response:
-    """Device hours: charged + idle + down = present."""
+    """Device hours: charged + idle + down = present; one row a device and hour, or one a group."""
+    keys = parse_keys(group_by, CAPACITY_KEYS)
     with service.database.reading() as session:
-        return answer(capacity_document(report_capacity(session, window, cluster=cluster), page))
+        report = report_capacity(
+            session,
+            window,
+            filters=filters,
+            group_by=keys,
+            time_zone=require_zone(tz) or "UTC",
+            asked=page,
+        )
+        return wants.answer(capacity_document(report))
 
 
 @router.get("/capacity/stranded")
@@ -62,18 +130,35 @@ def stranded(
     service: InService,
     viewer: Operator,  # noqa: ARG001 - asking is what keeps tenants out
     window: Window,
-    cluster: Annotated[str | None, Query()] = None,
+    page: AskedPage,
+    wants: Wanted,
+    cluster: _Text = None,
 ) -> Response:
     """Free memory and cores by device: where another slice would fit although a card is sold."""
     with service.database.reading() as session:
-        return answer(stranded_document(report_stranded(session, window, cluster=cluster)))
+        return wants.answer(stranded_document(report_stranded(session, window, cluster=cluster), page))
 
 
 @router.get("/allocations")
-def allocations(service: InService, viewer: Reader, window: Window, page: AskedPage) -> Response:
+def allocations(
+    *,
+    service: InService,
+    viewer: Reader,
+    window: Window,
+    page: AskedPage,
+    filters: AskedFilters,
+    wants: Wanted,
+) -> Response:
     """Slices held in a window, merged from both witnesses."""
+    if filters.sku is not None or filters.account is not None:
+        raise Problem(422, "allocations have no SKU and no account; ask costs for them")
     with service.database.reading() as session:
         found = list_allocations(
-            session, viewer, window, as_of_ms=service.clock(), grace_ms=service.settings.grace_ms
+            session,
+            viewer,
+            window,
+            as_of_ms=service.clock(),
+            grace_ms=service.settings.grace_ms,
+            filters=filters,
         )
-    return answer(allocations_document(found, window, page))
+    return wants.answer(allocations_document(found, window, page))

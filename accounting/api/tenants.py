@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy.orm import Session
 
 from accounting.access.audit import MAX_REASON
+from accounting.api.answering import Wanted
 from accounting.api.closing import TenantName
 from accounting.api.dependencies import InService, Operator, Reader, Service
 from accounting.api.idempotency import DryOrOnce, ObeyedOnce, Once
@@ -101,10 +102,10 @@ class Withdrawal(_Body):
 
 
 @router.get("/tenants")
-def tenants(service: InService, viewer: Reader, page: AskedPage) -> Response:
+def tenants(service: InService, viewer: Reader, page: AskedPage, wants: Wanted) -> Response:
     """The tenants that the asker may see, and why those are there that nobody added."""
     with service.database.reading() as session:
-        return answer(tenants_document(session, viewer, page))
+        return wants.answer(tenants_document(session, viewer, page))
 
 
 @router.post("/tenants", status_code=201)
@@ -123,10 +124,12 @@ def post_tenant(service: InService, once: ObeyedOnce, tenant: NewTenant) -> Resp
 def rules(
     service: InService,
     viewer: Operator,  # noqa: ARG001 - asking is what keeps tenants out
+    page: AskedPage,
+    wants: Wanted,
 ) -> Response:
     """Every version of every rule; of the live ones whether anything ever matched."""
     with service.database.reading() as session:
-        return answer(rules_document(session))
+        return wants.answer(rules_document(session, page))
 
 
 @router.post("/tenants/rules", status_code=201)
@@ -183,10 +186,12 @@ def post_rule_withdrawal(service: InService, once: DryOrOnce, rule: Id, withdraw
 def moves(
     service: InService,
     viewer: Operator,  # noqa: ARG001 - asking is what keeps tenants out
+    page: AskedPage,
+    wants: Wanted,
 ) -> Response:
     """Every version of every move and renaming."""
     with service.database.reading() as session:
-        return answer(moves_document(list_moves(session)))
+        return wants.answer(moves_document(list_moves(session), page))
 
 
 @router.post("/tenants/moves", status_code=201)

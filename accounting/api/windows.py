@@ -1,4 +1,4 @@
-"""What requests share: a half-open window `from`, `to` (RFC 3339 with an offset), a month, a page."""
+"""What requests share: a window by its name, a month or half-open instants (RFC 3339), and a page."""
 
 from __future__ import annotations
 
@@ -11,31 +11,66 @@ from accounting.api.problems import Problem
 from accounting.ledger.calendar import (
     CalendarError,
     Month,
+    at_text,
     month_bounds_ms,
     month_of,
     parse_instant,
     parse_month,
 )
+from accounting.ledger.intervals import Interval
 from accounting.reports.paging import MAX_LIMIT, Asked
+from accounting.reports.spans import Span, instants_span, month_span, named_span, require_zone
 
 MAX_WINDOW_MS = 400 * 86_400_000
 
 
+_From = Annotated[str | None, Query(alias="from", description="RFC 3339; default: the month's begin")]
+_To = Annotated[str | None, Query(description="RFC 3339; default: now")]
+_Named = Annotated[
+    str | None, Query(alias="window", description="month, last_month, today, yesterday, or as 7d")
+]
+_Zone = Annotated[str | None, Query(alias="tz", description="whose days and months, as Europe/Berlin")]
+
+
 def _window(
-    *,
-    service: InService,
-    from_: Annotated[str | None, Query(alias="from", description="default: the month's begin, UTC")] = None,
-    to: Annotated[str | None, Query(description="default: now")] = None,
-) -> tuple[int, int]:
-    now_ms = service.clock()
+    *, service: InService, from_: _From = None, to: _To = None, named: _Named = None, tz: _Zone = None
+) -> Interval:
+    return _asked_span(service.clock(), from_, to, named, require_zone(tz)).interval
+
+
+def _asked_span(now_ms: int, from_: str | None, to: str | None, named: str | None, tz: str | None) -> Span:
+    if named is not None:
+        if from_ is not None or to is not None:
+            raise Problem(422, "window and from or to are two windows; name one")
+        return named_span(named, now_ms, tz)
+    zone = tz or "UTC"
     try:
         ends = now_ms if to is None else parse_instant(to)
-        begins = month_bounds_ms(month_of(ends, "UTC"), "UTC")[0] if from_ is None else parse_instant(from_)
+        begins = month_bounds_ms(month_of(ends, zone), zone)[0] if from_ is None else parse_instant(from_)
     except CalendarError as error:
         raise Problem(422, str(error)) from None
     if not 0 <= begins <= ends <= begins + MAX_WINDOW_MS:
         raise Problem(422, "from and to are no window: from lies before to, and not more than 400 days")
-    return begins, ends
+    return instants_span(f"{at_text(begins)} to {at_text(ends)}", (begins, ends))
+
+
+def _span(
+    *,
+    service: InService,
+    period: Annotated[str | None, Query(description="a month, as 2026-10")] = None,
+    from_: _From = None,
+    to: _To = None,
+    named: _Named = None,
+    tz: _Zone = None,
+) -> Span:
+    zone = require_zone(tz)
+    if period is not None:
+        if (from_, to, named) != (None, None, None):
+            raise Problem(422, "period and window, from or to are two windows; name one")
+        return month_span(month_of_text(period), zone)
+    if (from_, to, named) == (None, None, None):
+        return named_span("month", service.clock(), zone)
+    return _asked_span(service.clock(), from_, to, named, zone)
 
 
 def month_of_text(period: str) -> Month:
@@ -66,6 +101,7 @@ def _page(
     return Asked(limit, cursor)
 
 
-Window = Annotated[tuple[int, int], Depends(_window)]
+Window = Annotated[Interval, Depends(_window)]
+AskedSpan = Annotated[Span, Depends(_span)]
 Period = Annotated[Month, Depends(_period)]
 AskedPage = Annotated[Asked, Depends(_page)]

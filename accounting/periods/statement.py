@@ -21,7 +21,7 @@ from accounting.errors import InvalidError
 from accounting.ledger.calendar import Month, local_date, month_bounds_ms, month_of
 from accounting.ledger.intervals import Interval
 from accounting.ledger.rounding import MJ, PPM_MS, exact_sum, round_statement
-from accounting.ledger.tenancy import leaf_path
+from accounting.ledger.tenancy import leaf_path, path_step
 from accounting.periods.distribution import DISTRIBUTION
 from accounting.periods.idle_view import IdleView, ProvisionalShare, view_idle
 from accounting.periods.months import find_account, find_period, no_account
@@ -180,7 +180,35 @@ class OfDevice(Protocol):
         """Its UUID."""
 
 
-def sums_of(lines: Sequence[LedgerLine]) -> Sums:
+class Quantities(Protocol):
+    """A line, or several in one, as far as card time is concerned."""
+
+    @property
+    def kind(self) -> str:
+        """Of line."""
+
+    @property
+    def unit(self) -> str:
+        """Of the quantities."""
+
+    @property
+    def own_quantity(self) -> int:
+        """Before the sharing discount."""
+
+    @property
+    def quantity(self) -> int:
+        """What is charged."""
+
+    @property
+    def held_not_running_quantity(self) -> int:
+        """Of it, before the first container ran."""
+
+    @property
+    def degraded_quantity(self) -> int:
+        """Of it, on a device that counted as down."""
+
+
+def sums_of(lines: Sequence[Quantities]) -> Sums:
     """Add lines up; idle capacity, unallocated use and energy apart from what slices are charged."""
     usage = [line for line in lines if line.kind == "usage"]
     own, charged = sum(line.own_quantity for line in usage), sum(line.quantity for line in usage)
@@ -269,12 +297,14 @@ def asked_of(
 ) -> tuple[Tenant | None, BillingAccount]:
     """The tenant (None: all) and the account of a statement."""
     if tenant_name is None:
-        if account_code is None:
+        if viewer.sees_everything and account_code is None:
             raise InvalidError("name a tenant (--tenant), or an account (--account) for all its tenants")
-        if not viewer.sees_everything:
+        if viewer.sees_everything:
+            return None, find_account(session, str(account_code))
+        if account_code is not None and viewer.tenant_path != path_step(account_code):
             raise no_account(account_code)
-        return None, find_account(session, account_code)
-    tenant = find_tenant(session, viewer, tenant_name)
+    # Whoever may see one branch only asks about that.
+    tenant = find_tenant(session, viewer, tenant_name or viewer.tenant_path or "")
     if account_code not in {None, tenant.account} and not viewer.sees_everything:
         raise no_account(str(account_code))
     return tenant, find_account(session, account_code or tenant.account)

@@ -16,11 +16,11 @@ from accounting.ledger.intervals import Interval, overlaps
 from accounting.ledger.merge import Held, MergedAllocation, held, merge_allocation
 from accounting.ledger.tenancy import Claim
 from accounting.reports.documents import Document, instant
+from accounting.reports.grouping import Filters, read_branches
 from accounting.reports.paging import EVERYTHING, Asked, Key, page_of
 from accounting.store.models import AllocationReport
 from accounting.store.walls import CARDS, seeing
 from accounting.tenants.rules import read_owners
-from accounting.tenants.tree import list_tenants
 from contract.facts import AllocationFact
 from contract.ids import SliceKey
 
@@ -36,15 +36,36 @@ class AllocationRow:
 
 
 def list_allocations(
-    session: Session, viewer: Viewer, window: Interval, *, as_of_ms: int, grace_ms: int
+    session: Session,
+    viewer: Viewer,
+    window: Interval,
+    *,
+    as_of_ms: int,
+    grace_ms: int,
+    filters: Filters | None = None,
 ) -> list[AllocationRow]:
-    """The slices of a viewer's tenants that are held in a window, by bind and key."""
-    tenants = {tenant.path for tenant in list_tenants(session, viewer)}
+    """The slices of a viewer's tenants that are held in a window, by bind and key.
+
+    Raises:
+        NotFoundError: No tenant of the filter's name, or none that the viewer may see.
+    """
+    wanted = filters or Filters()
+    tenants = set(read_branches(session, viewer, wanted.tenant).paths.values())
     with seeing(session, CARDS):
         rows = _merged(session, window, as_of_ms=as_of_ms, grace_ms=grace_ms)
     # Whose it was before or after a viewer's tenants is none of the viewer's business.
     seen = (replace(row, tenants=tuple(one for one in row.tenants if one in tenants)) for row in rows)
-    return [row for row in seen if row.tenants]
+    return [row for row in seen if row.tenants and _is_asked(row.allocation, wanted)]
+
+
+def _is_asked(one: MergedAllocation, filters: Filters) -> bool:
+    values = {
+        "cluster": one.slice_key.cluster,
+        "namespace": one.namespace,
+        "node": one.node,
+        "model": one.model,
+    }
+    return all(values.get(name) == value for name, value in filters.columns().items())
 
 
 def _merged(session: Session, window: Interval, *, as_of_ms: int, grace_ms: int) -> list[AllocationRow]:
@@ -101,6 +122,14 @@ def allocations_document(
         "rows": [_row(row) for row in page.rows],
         "next": page.next,
         "totals": {"allocations": len(rows), "open": sum(1 for row in rows if row.held.end == "open")},
+        "reconciliation": {
+            "allocations": len(rows),
+            "by_end": {
+                end: sum(1 for row in rows if row.held.end == end)
+                for end in ("open", "observed", "inferred", "grace")
+            },
+            "by_both_witnesses": sum(1 for row in rows if len(row.witnesses) > 1),
+        },
     }
 
 

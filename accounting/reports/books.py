@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
@@ -13,6 +15,7 @@ from accounting.periods.verify import Verified
 from accounting.prices.book import list_versions
 from accounting.prices.policies import list_policies
 from accounting.reports.documents import Document, instant, money
+from accounting.reports.paging import EVERYTHING, Asked, page_of
 from accounting.store.models import (
     BillingAccount,
     LedgerLine,
@@ -74,16 +77,25 @@ def policy_document(version: PolicyVersion) -> Document:
     }
 
 
-def policies_document(session: Session) -> Document:
+def policies_document(session: Session, asked: Asked = EVERYTHING) -> Document:
     """Every version of every policy: they hold for all tenants alike, so every reader may see them."""
     versions = list_policies(session)
+    page = page_of(versions, lambda version: (version.id,), asked)
     return {
-        "rows": [policy_document(version) for version in versions],
+        "rows": [policy_document(version) for version in page.rows],
+        "next": page.next,
         "totals": {"versions": len(versions)},
+        "reconciliation": _live(versions),
     }
 
 
-def prices_document(session: Session, viewer: Viewer) -> Document:
+def _live(versions: Sequence[PriceVersion] | Sequence[PolicyVersion]) -> Document:
+    """How many of all versions count."""
+    superseded = sum(1 for version in versions if version.superseded_at_ms is not None)
+    return {"versions": len(versions), "superseded": superseded, "live": len(versions) - superseded}
+
+
+def prices_document(session: Session, viewer: Viewer, asked: Asked = EVERYTHING) -> Document:
     """Every version for an operator; for a tenant those that its own lines name."""
     versions = list_versions(session)
     if not viewer.sees_everything:
@@ -96,13 +108,16 @@ def prices_document(session: Session, viewer: Viewer) -> Document:
             )
         )
         versions = [version for version in versions if version.id in named]
+    page = page_of(versions, lambda version: (version.id,), asked)
     return {
-        "rows": [price_document(version) for version in versions],
+        "rows": [price_document(version) for version in page.rows],
+        "next": page.next,
         "totals": {"versions": len(versions)},
+        "reconciliation": _live(versions),
     }
 
 
-def periods_document(session: Session, viewer: Viewer) -> Document:
+def periods_document(session: Session, viewer: Viewer, asked: Asked = EVERYTHING) -> Document:
     """The periods of the accounts of a viewer's tenants."""
     codes = {tenant.account for tenant in list_tenants(session, viewer)}
     if viewer.sees_everything:
@@ -112,6 +127,7 @@ def periods_document(session: Session, viewer: Viewer) -> Document:
         for account in session.scalars(select(BillingAccount).where(BillingAccount.code.in_(codes)))
     }
     periods = list_periods(session, sorted(codes))
+    page = page_of(periods, lambda period: (period.account, period.starts_at_ms), asked)
     return {
         "rows": [
             {
@@ -129,9 +145,14 @@ def periods_document(session: Session, viewer: Viewer) -> Document:
                 "closed_at": instant(period.closed_at_ms),
                 "closed_by": period.closed_by,
             }
-            for period in periods
+            for period in page.rows
         ],
+        "next": page.next,
         "totals": {"periods": len(periods)},
+        "reconciliation": {
+            state: sum(1 for period in periods if period.state == state)
+            for state in ("open", "closing", "closed")
+        },
     }
 
 

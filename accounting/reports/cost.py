@@ -1,36 +1,68 @@
-"""What it cost: ledger lines of a month, added up by one thing.
+"""What it cost: ledger lines of a window, added up by what a person asks for.
 
-Invariant: one table and only group-by, so children add up to their parents; amounts are added exactly and
-rounded once per row and once for the total of a currency.
+Invariant: one table and only group-by, so children add up to their parents whatever they are grouped by;
+amounts are added exactly and rounded once per row and once for the total of a currency.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal, TypeAlias
 
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, or_, select
 from sqlalchemy.orm import Session
 
 from accounting.access.viewer import Viewer, tenant_is_visible
-from accounting.ledger.calendar import Month, local_date, month_bounds_ms
+from accounting.ledger.calendar import at_text, local_date
+from accounting.ledger.intervals import Interval
 from accounting.ledger.rounding import exact_sum, to_currency
-from accounting.periods.statement import Coverage, Sums, coverage_of, rated_as_of_ms, sums_of, unrated_models
-from accounting.reports.documents import Document, coverage_document, instant, money, shown, sums_document
-from accounting.store.models import BillingAccount, LedgerLine, Tenant
+from accounting.periods.distribution import DISTRIBUTION
+from accounting.periods.months import CLOSED
+from accounting.periods.statement import Coverage, Sums, coverage_of, rated_as_of_ms, sums_of
+from accounting.reports.documents import (
+    Document,
+    card_coverage_document,
+    coverage_document,
+    instant,
+    money,
+    shown,
+    sums_document,
+)
+from accounting.reports.grouping import COST_KEYS, LEVELS, Branches, Filters, read_branches
+from accounting.reports.handed_on import provisional_lines
+from accounting.reports.ledger_sums import SummedLines, sum_lines
+from accounting.reports.paging import EVERYTHING, Asked, Key, page_of
+from accounting.reports.spans import Span
+from accounting.store.models import BillingAccount, BillingPeriod, LedgerLine, Tenant
 
-GroupBy: TypeAlias = Literal["tenant", "model", "day", "cluster", "sku"]
+Idle: TypeAlias = Literal["billed", "separate", "distributed", "excluded"]
 
-GROUPS: tuple[GroupBy, ...] = ("tenant", "model", "day", "cluster", "sku")
+IDLE: tuple[Idle, ...] = ("billed", "separate", "distributed", "excluded")
+"""`billed`: as the lines stand. `separate`: all of it at `platform/idle`. `distributed`: handed on as the
+policy says, also where the month is open and the parts are provisional. `excluded`: left out."""
+
+GROUPS = COST_KEYS
+
+_COLUMNS = {
+    **dict.fromkeys((*LEVELS, "tenant"), ("tenant_id",)),
+    "account": (),
+    "kind": (),
+    "model": (),
+    "pod": ("namespace", "pod"),
+    "device": ("device_uuid",),
+    "day": ("day_ms",),
+}
+"""By key, the columns that it needs besides those that every sum tells apart; else the one of its name."""
 
 
 @dataclass(frozen=True, slots=True)
 class CostRow:
-    """The lines of one key and currency (None: showback)."""
+    """The lines of one group and currency (None: showback)."""
 
-    key: str
+    keys: tuple[str, ...]
+    """Its value of every key asked for; empty: none, as the team of a tenant without one."""
     currency: str | None
     lines: int
     sums: Sums
@@ -40,78 +72,180 @@ class CostRow:
 
 @dataclass(frozen=True, slots=True)
 class CostReport:
-    """A month of every account, as far as a viewer may see it."""
+    """A window of every account, as far as a viewer may see it."""
 
-    period: str
-    group_by: GroupBy
+    span: str
+    windows: Sequence[tuple[str, Interval]]
+    """By account, from when to when."""
+    group_by: tuple[str, ...]
+    idle: Idle
     as_of_ms: int | None
     rows: Sequence[CostRow]
     totals: Sequence[CostRow]
     """One for each currency."""
     unrated_models: Sequence[str]
     coverage: Coverage
+    discounts: Sequence[tuple[str, Decimal]]
+    """By currency, what discounts took off."""
+    provisional_lines: int
+    """Parts of idle capacity that are no lines yet; above 0 only where they were asked for."""
+    is_final: bool
+    """Whether every month concerned is closed."""
+    speaks_of_cards: bool
+    """Whether the asker may see the times of whole cards."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    line: LedgerLine
-    tenant: str
-    time_zone: str
+def report_cost(
+    session: Session,
+    viewer: Viewer,
+    span: Span,
+    group_by: Sequence[str] = ("tenant",),
+    *,
+    filters: Filters | None = None,
+    idle: Idle = "billed",
+) -> CostReport:
+    """Add up the lines whose local day begins in a window.
 
+    Args:
+        session: A reading transaction.
+        viewer: Who asks.
+        span: The window, in each account's own zone unless it names one.
+        group_by: Some of `COST_KEYS`.
+        filters: Only what these let through.
+        idle: What becomes of idle capacity.
 
-_KEYS: dict[GroupBy, Callable[[_Entry], str]] = {
-    "tenant": lambda entry: entry.tenant,
-    "model": lambda entry: entry.line.model,
-    "day": lambda entry: local_date(entry.line.day_ms, entry.time_zone).isoformat(),
-    "cluster": lambda entry: entry.line.cluster,
-    "sku": lambda entry: entry.line.sku,
-}
-
-
-def report_cost(session: Session, viewer: Viewer, month: Month, group_by: GroupBy) -> CostReport:
-    """Add up the lines of a month; each account's month is that of its own zone."""
-    entries: list[_Entry] = []
-    coverage = Coverage(0, 0)
-    for account in session.scalars(select(BillingAccount).order_by(BillingAccount.code)):
-        window = month_bounds_ms(month, account.time_zone)
-        rows = session.execute(
-            select(LedgerLine, Tenant.path)
-            .join(Tenant, Tenant.id == LedgerLine.tenant_id)
-            .where(
-                tenant_is_visible(viewer),
-                LedgerLine.account == account.code,
-                LedgerLine.day_ms >= window[0],
-                LedgerLine.day_ms < window[1],
-            )
-        ).all()
-        of_account = [_Entry(line, path, account.time_zone) for line, path in rows]
-        part = coverage_of(session, [entry.line for entry in of_account], window)
-        coverage = Coverage(coverage.confirmed_ms + part.confirmed_ms, coverage.present_ms + part.present_ms)
-        entries += of_account
-    lines = [entry.line for entry in entries]
+    Raises:
+        NotFoundError: No tenant of the filter's name, or none that the viewer may see.
+    """
+    wanted = filters or Filters()
+    branches = read_branches(session, viewer, wanted.tenant)
+    by = {name for key in group_by for name in _COLUMNS.get(key, (key,))} | {"tenant_id"}
+    sums: list[SummedLines] = []
+    zones: dict[str, str] = {}
+    windows: list[tuple[str, Interval]] = []
+    coverage, provisional = Coverage(0, 0), 0
+    is_final = True
+    for account in _accounts(session, wanted):
+        window = span.within(account.time_zone)
+        where = _conditions(viewer, branches, account, window, wanted, idle)
+        of_account = sum_lines(session, where, by)
+        if idle == "distributed":
+            parts = provisional_lines(session, account, window, branches, wanted)
+            provisional += len(parts)
+            of_account += parts
+        if not of_account:
+            continue
+        zones[account.code] = account.time_zone
+        windows.append((account.code, window))
+        sums += of_account
+        coverage = _plus(coverage, _coverage(session, where, window))
+        is_final = is_final and _is_closed(session, account, window)
+    keys_of = _keys(group_by, branches, zones)
     return CostReport(
-        period=str(month),
-        group_by=group_by,
+        span=span.text,
+        windows=windows,
+        group_by=tuple(group_by),
+        idle=idle,
         as_of_ms=rated_as_of_ms(session),
-        rows=_grouped(entries, _KEYS[group_by]),
-        totals=_grouped(entries, lambda _: "total"),
-        unrated_models=unrated_models(lines),
+        rows=_grouped(sums, keys_of),
+        totals=_grouped(sums, lambda _: ()),
+        unrated_models=sorted({one.model for one in sums if one.currency is not None and one.unrated}),
         coverage=coverage,
+        discounts=_discounts(sums),
+        provisional_lines=provisional,
+        is_final=is_final and bool(windows),
+        speaks_of_cards=viewer.sees_everything,
     )
 
 
-def _grouped(entries: Sequence[_Entry], key_of: Callable[[_Entry], str]) -> list[CostRow]:
-    groups: dict[tuple[str, str], list[LedgerLine]] = {}
-    for entry in entries:
-        groups.setdefault((key_of(entry), entry.line.currency or ""), []).append(entry.line)
+def _accounts(session: Session, filters: Filters) -> Sequence[BillingAccount]:
+    query = select(BillingAccount).order_by(BillingAccount.code)
+    if filters.account is not None:
+        query = query.where(BillingAccount.code == filters.account)
+    return session.scalars(query).all()
+
+
+def _conditions(  # noqa: PLR0917 - everything that narrows a report
+    viewer: Viewer,
+    branches: Branches,
+    account: BillingAccount,
+    window: Interval,
+    filters: Filters,
+    idle: Idle,
+) -> list[ColumnElement[bool]]:
+    visible = select(Tenant.id).where(tenant_is_visible(viewer))
+    where = [
+        LedgerLine.account == account.code,
+        LedgerLine.day_ms >= window[0],
+        LedgerLine.day_ms < window[1],
+        LedgerLine.tenant_id.in_(visible if branches.root is None else list(branches.paths)),
+    ]
+    where += [getattr(LedgerLine, name) == value for name, value in filters.columns().items()]
+    left_out = {"separate": (DISTRIBUTION,), "excluded": (DISTRIBUTION, "idle")}.get(idle, ())
+    for kind in left_out:
+        corrected = LedgerLine.corrects_kind
+        where += [LedgerLine.kind != kind, or_(corrected.is_(None), corrected != kind)]
+    return where
+
+
+def _keys(
+    group_by: Sequence[str], branches: Branches, zones: dict[str, str]
+) -> Callable[[SummedLines], tuple[str, ...]]:
+    def one(line: SummedLines, key: str) -> str:
+        if key == "tenant":
+            return branches.paths[line.tenant_id]
+        if key in LEVELS:
+            return branches.level(branches.paths[line.tenant_id], key)
+        if key == "day":
+            return local_date(line.day_ms, zones[line.account]).isoformat()
+        if key == "pod":
+            return f"{line.namespace}/{line.pod}" if line.pod else ""
+        return str(getattr(line, "device_uuid" if key == "device" else key))
+
+    return lambda line: tuple(one(line, key) for key in group_by)
+
+
+def _plus(one: Coverage, other: Coverage) -> Coverage:
+    return Coverage(one.confirmed_ms + other.confirmed_ms, one.present_ms + other.present_ms)
+
+
+def _coverage(session: Session, where: Sequence[ColumnElement[bool]], window: Interval) -> Coverage:
+    """Over the devices that the lines speak of."""
+    devices = select(LedgerLine.cluster, LedgerLine.node_uid, LedgerLine.device_uuid)
+    return coverage_of(session, session.execute(devices.where(*where).distinct()).all(), window)
+
+
+def _is_closed(session: Session, account: BillingAccount, window: Interval) -> bool:
+    states = session.scalars(
+        select(BillingPeriod.state).where(
+            BillingPeriod.account == account.code,
+            BillingPeriod.starts_at_ms < window[1],
+            BillingPeriod.ends_at_ms > window[0],
+        )
+    ).all()
+    return bool(states) and set(states) == {CLOSED}
+
+
+def _discounts(sums: Iterable[SummedLines]) -> list[tuple[str, Decimal]]:
+    taken: dict[str, list[Decimal]] = {}
+    for one in sums:
+        if one.discount_percent and one.currency is not None:
+            taken.setdefault(one.currency, []).append(one.discount)
+    return [(currency, to_currency(exact_sum(parts), currency)) for currency, parts in sorted(taken.items())]
+
+
+def _grouped(sums: Sequence[SummedLines], keys_of: Callable[[SummedLines], tuple[str, ...]]) -> list[CostRow]:
+    groups: dict[tuple[tuple[str, ...], str], list[SummedLines]] = {}
+    for one in sums:
+        groups.setdefault((keys_of(one), one.currency or ""), []).append(one)
     rows = []
-    for (key, currency), lines in sorted(groups.items()):
+    for (keys, currency), lines in sorted(groups.items()):
         amount = exact_sum(line.amount for line in lines if line.amount is not None) if currency else None
         rows.append(
             CostRow(
-                key=key,
+                keys=keys,
                 currency=currency or None,
-                lines=len(lines),
+                lines=sum(line.lines for line in lines),
                 sums=sums_of(lines),
                 amount=amount,
                 shown=None if amount is None else to_currency(amount, currency),
@@ -120,9 +254,13 @@ def _grouped(entries: Sequence[_Entry], key_of: Callable[[_Entry], str]) -> list
     return rows
 
 
-def _row(row: CostRow, name: str) -> Document:
+def _key(row: CostRow) -> Key:
+    return (*row.keys, row.currency or "")
+
+
+def _row(row: CostRow, names: Sequence[str]) -> Document:
     return {
-        name: row.key,
+        **{name: value or None for name, value in zip(names, row.keys, strict=True)},
         "currency": row.currency,
         "lines": row.lines,
         "amount": money(row.amount),
@@ -131,20 +269,35 @@ def _row(row: CostRow, name: str) -> Document:
     }
 
 
-def cost_document(report: CostReport) -> Document:
-    """The report as JSON."""
+def cost_document(report: CostReport, asked: Asked = EVERYTHING) -> Document:
+    """The report as JSON: one page of rows, totals over all of them."""
+    page = page_of(report.rows, _key, asked)
+    covered = card_coverage_document if report.speaks_of_cards else coverage_document
     return {
-        "period": report.period,
-        "group_by": report.group_by,
-        "as_of": instant(report.as_of_ms),
-        "rows": [_row(row, report.group_by) for row in report.rows],
-        "totals": [
-            {name: value for name, value in _row(row, "key").items() if name != "key"}
-            for row in report.totals
+        "period": report.span,
+        "windows": [
+            {"account": account, "from": at_text(start), "to": at_text(end)}
+            for account, (start, end) in report.windows
         ],
+        "group_by": report.group_by[0] if len(report.group_by) == 1 else list(report.group_by),
+        "idle": report.idle,
+        "as_of": instant(report.as_of_ms),
+        "provisional": not report.is_final,
+        "rows": [_row(row, report.group_by) for row in page.rows],
+        "next": page.next,
+        "totals": [_row(row, ()) for row in report.totals],
         "reconciliation": {
             "lines": sum(row.lines for row in report.rows),
+            "own_ppm_ms": sum(row.sums.own_ppm_ms for row in report.totals),
+            "discount_ppm_ms": sum(row.sums.discount_ppm_ms for row in report.totals),
+            "charged_ppm_ms": sum(row.sums.charged_ppm_ms for row in report.totals),
+            "idle_ppm_ms": sum(row.sums.idle_ppm_ms for row in report.totals),
+            "handed_on_ppm_ms": sum(row.sums.handed_on_ppm_ms for row in report.totals),
+            "unallocated_ppm_ms": sum(row.sums.unallocated_ppm_ms for row in report.totals),
+            "energy_mj": sum(row.sums.energy_mj for row in report.totals),
+            "discounts": [{"currency": one, "amount": shown(taken)} for one, taken in report.discounts],
+            "provisional_lines": report.provisional_lines,
             "unrated_models": list(report.unrated_models),
-            "coverage": coverage_document(report.coverage),
+            "coverage": covered(report.coverage),
         },
     }

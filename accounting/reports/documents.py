@@ -15,6 +15,8 @@ from accounting.ledger.calendar import at_text
 from accounting.ledger.rounding import card_hours
 from accounting.periods.statement import Coverage, Statement, StatementLine, Sums
 from accounting.periods.use import UnallocatedUse, Use
+from accounting.reports.paging import EVERYTHING, Asked, Key, page_of
+from accounting.reports.statement_groups import group_lines
 
 Document: TypeAlias = dict[str, object]
 """What is encoded to JSON, at once, at the boundary."""
@@ -151,8 +153,15 @@ def _line(line: StatementLine) -> Document:
     }
 
 
-def statement_document(statement: Statement) -> Document:
-    """A statement."""
+def _line_key(line: StatementLine) -> Key:
+    """The order in which a statement has its lines."""
+    where = (line.namespace, line.pod, line.container, line.resource_key)
+    return line.day, line.tenant, *where, line.charge_from_ms, line.line_id
+
+
+def statement_document(statement: Statement, asked: Asked = EVERYTHING) -> Document:
+    """A statement: one page of its lines, totals over all of them."""
+    page = page_of(statement.lines, _line_key, asked)
     return {
         "account": statement.account,
         "tenant": statement.tenant,
@@ -164,7 +173,21 @@ def statement_document(statement: Statement) -> Document:
         "provisional": statement.is_provisional,
         "as_of": instant(statement.as_of_ms),
         "currency": statement.currency,
-        "lines": [_line(line) for line in statement.lines],
+        "lines": [_line(line) for line in page.rows],
+        "next": page.next,
+        "by_tenant_and_model": [
+            {
+                "tenant": group.tenant,
+                "model": group.model or None,
+                "lines": group.lines,
+                "charged_ppm_ms": group.charged_ppm_ms,
+                "charged_card_hours": str(card_hours(group.charged_ppm_ms)),
+                "energy_mj": group.energy_mj,
+                "amount": money(group.amount),
+                "shown": shown(group.shown),
+            }
+            for group in group_lines(statement)
+        ],
         "rounding": shown(statement.rounding),
         "total": shown(statement.total),
         "amount": money(statement.amount),

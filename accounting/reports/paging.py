@@ -18,6 +18,9 @@ from accounting.errors import InvalidError
 
 MAX_LIMIT = 5_000
 
+_END = 2**47
+"""Above any instant and number of a row of ours."""
+
 Key: TypeAlias = tuple[int | str, ...]
 """Unique, and the order of the list."""
 
@@ -53,6 +56,20 @@ def page_of(rows: Sequence[Row], key_of: Callable[[Row], Key], asked: Asked) -> 
     if asked.cursor is not None:
         after = _read(asked.cursor, key_of(rows[0]) if rows else None)
         left = [row for row in rows if key_of(row) > after]
+    return page_cut(left, key_of, asked)
+
+
+def cursor_after(asked: Asked, *, like: Key) -> Key | None:
+    """The key behind which the page begins, for a database that skips by itself; None: at the start.
+
+    Raises:
+        InvalidError: The cursor is none of ours.
+    """
+    return None if asked.cursor is None else _read(asked.cursor, like)
+
+
+def page_cut(left: Sequence[Row], key_of: Callable[[Row], Key], asked: Asked) -> Page[Row]:
+    """A page out of the rows behind its cursor, of which one more than its limit is enough."""
     if asked.limit is None or len(left) <= asked.limit:
         return Page(left, None)
     cut = left[: asked.limit]
@@ -71,5 +88,8 @@ def _read(cursor: str, like: Key | None) -> Key:
     except (binascii.Error, ValueError, msgspec.DecodeError):
         raise refused from None
     if like is not None and [type(part) for part in key] != [type(part) for part in like]:
+        raise refused
+    # What no key of ours holds, and a database would choke on.
+    if any("\0" in part if isinstance(part, str) else not 0 <= part < _END for part in key):
         raise refused
     return key

@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 
 from accounting.periods.statement import Statement
 from accounting.reports.documents import encode, statement_document
+from accounting.reports.paging import EVERYTHING, Asked
 from accounting.reports.statement_csv import statement_csv
 from accounting.reports.statement_html import statement_html
 from accounting.reports.statement_table import statement_table
@@ -24,11 +25,11 @@ CONTENT_TYPES = {
 }
 
 
-def render_statement(statement: Statement, form: Format) -> str:
-    """A statement as text."""
+def render_statement(statement: Statement, form: Format, asked: Asked = EVERYTHING) -> str:
+    """A statement as text; only JSON comes in pages."""
     match form:
         case "json":
-            return encode(statement_document(statement)).decode()
+            return encode(statement_document(statement, asked)).decode()
         case "csv":
             return statement_csv(statement)
         case "html":

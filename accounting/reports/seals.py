@@ -15,6 +15,7 @@ from accounting.periods.issuing import list_issued, number_text
 from accounting.periods.months import named
 from accounting.periods.preflight import Preflight
 from accounting.reports.documents import Document, card_coverage_document, money, shown
+from accounting.reports.paging import EVERYTHING, Asked, page_of
 from accounting.store.models import (
     AuditLog,
     BillingAccount,
@@ -139,7 +140,12 @@ def issued_document(session: Session, issued: IssuedStatement) -> Document:
 
 
 def issued_list_document(
-    session: Session, viewer: Viewer, *, account: str | None = None, month: Month | None = None
+    session: Session,
+    viewer: Viewer,
+    *,
+    account: str | None = None,
+    month: Month | None = None,
+    asked: Asked = EVERYTHING,
 ) -> Document:
     """The numbered documents of the accounts that a viewer sees as a whole.
 
@@ -154,13 +160,25 @@ def issued_list_document(
     ]
     if account is not None and not accounts:
         raise NotFoundError(f'no account "{account}"; list them with: slicemeter accounting account list')
-    rows = [
-        issued_document(session, issued)
-        for issued in list_issued(session, accounts=[one.code for one in accounts])
-    ]
+    rows = sorted(
+        (
+            issued_document(session, issued)
+            for issued in list_issued(session, accounts=[one.code for one in accounts])
+        ),
+        key=lambda row: str(row["number"]),
+    )
     if month is not None:
         rows = [row for row in rows if row["period"] == str(month)]
-    return {"rows": rows, "totals": {"statements": len(rows)}}
+    page = page_of(rows, lambda row: (str(row["number"]),), asked)
+    states: Document = {
+        state: sum(1 for row in rows if row["state"] == state) for state in ("issued", "voided")
+    }
+    return {
+        "rows": page.rows,
+        "next": page.next,
+        "totals": {"statements": len(rows)},
+        "reconciliation": states,
+    }
 
 
 def audit_document(session: Session, *, limit: int, before_seq: int | None = None) -> Document:

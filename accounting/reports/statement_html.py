@@ -11,6 +11,7 @@ from accounting.periods.statement import Statement
 from accounting.reports import units
 from accounting.reports.month_picture import month_picture
 from accounting.reports.statement_basis import basis_of
+from accounting.reports.statement_groups import group_lines
 
 
 @cache
@@ -52,6 +53,7 @@ def statement_html(statement: Statement, *, max_lines: int | None = None) -> str
             left_out=len(statement.lines) if is_cut else 0,
             picture=month_picture(statement),
             basis=basis_of(statement),
+            groups=group_lines(statement),
             not_measured=units.NOT_MEASURED,
         )
     )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from accounting.ledger.rounding import plain
 from accounting.periods.statement import Statement
 from accounting.reports.documents import money
+from accounting.reports.statement_groups import group_lines
 from accounting.reports.units import (
     amount_text,
     coverage_text,
@@ -47,7 +48,19 @@ def statement_table(statement: Statement) -> str:
         own = hours(sums.own_ppm_ms + sums.idle_ppm_ms)
         charged = hours(sums.charged_ppm_ms + sums.idle_ppm_ms)
         rows.append(["total", "", "", own, hours(sums.discount_ppm_ms), charged, "", total, "", ""])
-    return "\n".join([*_heading(statement), "", *columns(headings, rows), "", *_footing(statement), ""])
+    table = columns(headings, rows)
+    return "\n".join([*_heading(statement), "", *table, "", *_groups(statement), *_footing(statement), ""])
+
+
+def _groups(statement: Statement) -> list[str]:
+    """Of several tenants or models, what each comes to."""
+    groups = group_lines(statement)
+    if len(groups) < 2:
+        return []
+    rows = [
+        [group.tenant, group.model, hours(group.charged_ppm_ms), amount_text(group.shown)] for group in groups
+    ]
+    return [*columns(["TENANT", "MODEL", "CARD-HOURS", "AMOUNT"], rows), ""]
 
 
 def _heading(statement: Statement) -> list[str]:

@@ -15,6 +15,7 @@ from accounting.periods.card import devices_held_or_present, read_card
 from accounting.periods.compute import cuts_of, read_rulebook
 from accounting.periods.statement import rated_as_of_ms, rated_grace_ms
 from accounting.reports.documents import Document, instant
+from accounting.reports.paging import EVERYTHING, Asked, page_of
 from contract.ids import DeviceKey
 
 
@@ -80,8 +81,9 @@ def _free(free: Free) -> Document:
     }
 
 
-def stranded_document(report: StrandedReport) -> Document:
-    """The report as JSON."""
+def stranded_document(report: StrandedReport, asked: Asked = EVERYTHING) -> Document:
+    """The report as JSON: one page of rows, totals over all of them."""
+    page = page_of(report.rows, lambda row: (row.key.cluster, row.key.node_uid, row.key.device_uuid), asked)
     return {
         "from": at_text(report.window[0]),
         "to": at_text(report.window[1]),
@@ -95,7 +97,9 @@ def stranded_document(report: StrandedReport) -> Document:
                 "model": row.model,
                 **_free(row.free),
             }
-            for row in report.rows
+            for row in page.rows
         ],
+        "next": page.next,
         "totals": _free(report.sums),
+        "reconciliation": {"devices": len(report.rows), **_free(report.sums)},
     }

@@ -16,7 +16,7 @@ from accounting.reports.paging import EVERYTHING, Asked, page_of
 from accounting.store.models import Tenant, TenantMove, TenantRule
 from accounting.tenants.rules import list_rules, live_tenancy, read_labels
 from accounting.tenants.touched import known_claims
-from accounting.tenants.tree import LEAF, list_tenants
+from accounting.tenants.tree import BUILTIN, KINDS, LEAF, list_tenants
 
 _BUILT_IN_WHY = {
     "platform/idle": "built in: what nobody holds",
@@ -35,6 +35,9 @@ def tenants_document(session: Session, viewer: Viewer, asked: Asked = EVERYTHING
         "totals": {
             "tenants": len(tenants),
             "unmapped": sum(1 for tenant in tenants if tenant.is_unmapped),
+        },
+        "reconciliation": {
+            kind: sum(1 for tenant in tenants if tenant.kind == kind) for kind in (*KINDS, LEAF, BUILTIN)
         },
     }
 
@@ -88,16 +91,19 @@ def _asked(glob: str) -> str | None:
     return None if glob == ANYTHING else glob
 
 
-def rules_document(session: Session) -> Document:
+def rules_document(session: Session, asked: Asked = EVERYTHING) -> Document:
     """Every version of every rule; of the live ones whether anything that was ever reported matches."""
     claims = known_claims(session)
     live = {rule.id: rule for rule in live_tenancy(session).rules}
+    versions = list_rules(session)
+    page = page_of(versions, lambda one: (one[0].priority, one[0].id), asked)
     rows = []
-    for row, path in list_rules(session):
+    for row, path in page.rows:
         rule = live.get(row.id)
         matches = None if rule is None else any(rule.matches(claim) for claim in claims)
         rows.append(rule_document(row, path) | {"live": rule is not None, "matches": matches})
-    return {"rows": rows, "totals": {"versions": len(rows), "live": len(live)}}
+    totals: Document = {"versions": len(versions), "live": len(live)}
+    return {"rows": rows, "next": page.next, "totals": totals, "reconciliation": dict(totals)}
 
 
 def move_document(row: TenantMove, from_path: str, to_path: str | None) -> Document:
@@ -117,10 +123,18 @@ def move_document(row: TenantMove, from_path: str, to_path: str | None) -> Docum
     }
 
 
-def moves_document(moves: Sequence[tuple[TenantMove, str, str | None]]) -> Document:
+def moves_document(
+    moves: Sequence[tuple[TenantMove, str, str | None]], asked: Asked = EVERYTHING
+) -> Document:
     """Every version of every move."""
-    rows = [move_document(*one) for one in moves]
-    return {"rows": rows, "totals": {"versions": len(rows)}}
+    page = page_of(moves, lambda one: (one[0].id,), asked)
+    live = sum(1 for move, _, to in moves if move.superseded_at_ms is None and to is not None)
+    return {
+        "rows": [move_document(*one) for one in page.rows],
+        "next": page.next,
+        "totals": {"versions": len(moves)},
+        "reconciliation": {"versions": len(moves), "live": live},
+    }
 
 
 def foretold_document(told: Foretold) -> Document:

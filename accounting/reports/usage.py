@@ -6,8 +6,9 @@ sees the slices of its own tenants only; figures of whole cards are for operator
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from uuid import UUID
 
 from sqlalchemy.orm import Session
@@ -21,12 +22,13 @@ from accounting.periods.compute import Rulebook, cuts_of, read_rulebook
 from accounting.periods.statement import rated_as_of_ms, rated_grace_ms
 from accounting.periods.tariff import Books
 from accounting.periods.use import SliceUses, UnallocatedUse, Use, add_uses, unallocated_uses
-from accounting.reports.documents import Document, instant, unallocated_document, use_document
+from accounting.reports.documents import Document, instant, money, unallocated_document, use_document
+from accounting.reports.grouping import Branches, Filters, read_branches
 from accounting.reports.paging import EVERYTHING, Asked, Key, page_of
 from accounting.store.walls import CARDS, seeing
 from accounting.tenants.rules import read_owners
-from accounting.tenants.tree import list_tenants
 from contract.ids import SliceKey
+from contract.units import PPM
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,34 +81,60 @@ class UsageReport:
     as_of_ms: int | None
     rows: Sequence[SliceRow]
     cards: CardSums | None
-    """None for a viewer that may not see whole cards."""
+    """None for a viewer that may not see whole cards, or that asks for some slices only."""
+    branches: Branches
     unallocated: Sequence[UnallocatedUse] = ()
     """Use by pods that held no allocation, of the viewer's tenants."""
 
 
-def report_usage(session: Session, viewer: Viewer, window: Interval) -> UsageReport:
-    """Sweep every card in the window, as of the instant up to which the ledger was rated."""
+def report_usage(
+    session: Session, viewer: Viewer, window: Interval, filters: Filters | None = None
+) -> UsageReport:
+    """Sweep every card in the window, as of the instant up to which the ledger was rated.
+
+    Args:
+        session: A reading transaction.
+        viewer: Who asks.
+        window: From when to when.
+        filters: Only the slices that these let through; whole cards are then left out.
+
+    Raises:
+        NotFoundError: No tenant of the filter's name, or none that the viewer may see.
+    """
+    wanted = filters or Filters()
+    branches = read_branches(session, viewer, wanted.tenant)
     as_of_ms = rated_as_of_ms(session)
     if as_of_ms is None or window[0] >= window[1]:
-        return UsageReport(window, as_of_ms, (), None)
-    tenants = {tenant.path for tenant in list_tenants(session, viewer)}
+        return UsageReport(window, as_of_ms, (), None, branches)
     with seeing(session, CARDS):
-        return _swept_usage(session, viewer, window, as_of_ms, tenants)
+        return _swept_usage(session, viewer, window, as_of_ms, branches, wanted)
 
 
-def _swept_usage(
-    session: Session, viewer: Viewer, window: Interval, as_of_ms: int, tenants: Collection[str]
+def _swept_usage(  # noqa: PLR0917 - a report and all that narrows it
+    session: Session,
+    viewer: Viewer,
+    window: Interval,
+    as_of_ms: int,
+    branches: Branches,
+    filters: Filters,
 ) -> UsageReport:
-    """The slices of these tenants, out of all that share their cards."""
+    """The slices of a viewer's tenants, out of all that share their cards."""
     grace_ms = rated_grace_ms(session)
+    tenants = set(branches.paths.values())
     rulebook = read_rulebook(session)
     found: list[_Found] = []
     segments: list[Segment] = []
     for key in devices_held_or_present(session, window, grace_ms=grace_ms):
+        if filters.cluster not in {None, key.cluster}:
+            continue
         card = read_card(session, key, window, as_of_ms=as_of_ms, grace_ms=grace_ms)
         swept = _sweep(card, rulebook)
         segments += swept
-        found += [one for one in _slices(card, swept, rulebook.books[key.cluster]) if one.tenant in tenants]
+        found += [
+            one
+            for one in _slices(card, swept, rulebook.books[key.cluster])
+            if one.tenant in tenants and _is_asked(one, filters)
+        ]
     ids = [(one.slice.allocation.slice_key.cluster, one.allocation_id) for one in found]
     uses = SliceUses(session, ids, window)
     rows = [
@@ -123,13 +151,28 @@ def _swept_usage(
             found, key=lambda one: (one.slice.held.from_ms, one.slice.allocation.slice_key, one.tenant)
         )
     ]
-    cards = _card_sums(segments) if viewer.sees_everything else None
+    of_cards = filters in {Filters(), Filters(cluster=filters.cluster)}
+    cards = _card_sums(segments) if viewer.sees_everything and of_cards else None
     unallocated = [
         one
         for one in unallocated_uses(session, read_owners(session), window)
-        if viewer.sees_everything or one.tenant in tenants
+        if (one.tenant in tenants or (viewer.sees_everything and branches.root is None))
+        and filters.cluster in {None, one.cluster}
+        and filters.namespace in {None, one.namespace}
     ]
-    return UsageReport(window, as_of_ms, rows, cards, unallocated)
+    return UsageReport(window, as_of_ms, rows, cards, branches, unallocated)
+
+
+def _is_asked(one: _Found, filters: Filters) -> bool:
+    allocation = one.slice.allocation
+    values = {
+        "account": one.account,
+        "cluster": allocation.slice_key.cluster,
+        "namespace": allocation.namespace,
+        "node": allocation.node,
+        "model": allocation.model,
+    }
+    return all(values.get(name) == value for name, value in filters.columns().items())
 
 
 @dataclass(slots=True)
@@ -138,6 +181,7 @@ class _Found:
 
     slice: HeldSlice
     tenant: str
+    account: str
     times: list[Interval]
     charged_ppm_ms: int | None
     own_ppm_ms: int | None
@@ -160,7 +204,8 @@ def _slices(card: Card, segments: Iterable[Segment], books: Books) -> list[_Foun
         for start, end, owner in books.owned(one.claim).stretches(*card.window):
             if overlaps((one.held.from_ms, one.held.to_ms), (start, end)):
                 mine = found.setdefault(
-                    (slice_key, owner.path), _Found(one, owner.path, [], nothing, nothing)
+                    (slice_key, owner.path),
+                    _Found(one, owner.path, books.account_of(owner).code, [], nothing, nothing),
                 )
                 mine.times.append((start, end))
     for segment in segments:
@@ -209,9 +254,17 @@ def slice_document(row: SliceRow) -> Document:
         "charged_ppm_ms": charged,
         "own_ppm_ms": own,
         "discount_ppm_ms": None if own is None or charged is None else own - charged,
+        "share": _share(own, row.held_ms),
         "degraded_ppm_ms": row.degraded_ppm_ms,
         **_use_fields(use),
     }
+
+
+def _share(own_ppm_ms: int | None, held_ms: int) -> str | None:
+    """Of the card, on average while the slice was held."""
+    if own_ppm_ms is None or not held_ms:
+        return None
+    return money((Decimal(own_ppm_ms) / Decimal(held_ms * PPM)).quantize(Decimal("0.000001")))
 
 
 def _use_fields(use: Use | None) -> Document:
@@ -226,24 +279,34 @@ def _key(row: SliceRow) -> Key:
 
 def usage_document(report: UsageReport, asked: Asked = EVERYTHING) -> Document:
     """The report as JSON: one page of rows, totals over all of them."""
+    page = page_of(report.rows, _key, asked)
+    return {
+        **usage_frame(report),
+        "rows": [slice_document(row) for row in page.rows],
+        "next": page.next,
+    }
+
+
+def usage_frame(report: UsageReport) -> Document:
+    """All of the report but its rows."""
     rows = report.rows
-    page = page_of(rows, _key, asked)
     own = sum(row.own_ppm_ms or 0 for row in rows)
     charged = sum(row.charged_ppm_ms or 0 for row in rows)
     cards = report.cards
+    use = add_uses(row.use for row in rows)
     return {
         "from": at_text(report.window[0]),
         "to": at_text(report.window[1]),
         "as_of": instant(report.as_of_ms),
-        "rows": [slice_document(row) for row in page.rows],
-        "next": page.next,
+        "rows": [],
+        "next": None,
         "totals": {
             "slices": len(rows),
             "held_ms": sum(row.held_ms for row in rows),
             "own_ppm_ms": own,
             "discount_ppm_ms": own - charged,
             "charged_ppm_ms": charged,
-            "use": use_document(add_uses(row.use for row in rows)),
+            "use": use_document(use),
         },
         "unallocated_use": [unallocated_document(one) for one in report.unallocated],
         "reconciliation": {
@@ -251,6 +314,8 @@ def usage_document(report: UsageReport, asked: Asked = EVERYTHING) -> Document:
             "discount_ppm_ms": own - charged,
             "charged_ppm_ms": charged,
             "unknown_devices": sum(1 for row in rows if row.charged_ppm_ms is None),
+            "unmeasured_slices": sum(1 for row in rows if row.use is None),
+            "measured_ms": None if use is None else use.covered_ms,
             "cards": None if cards is None else card_sums_document(cards),
         },
     }

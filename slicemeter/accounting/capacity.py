@@ -48,12 +48,12 @@ def main(argv: Sequence[str]) -> int:
             time_zone=arguments.tz or "UTC",
         )
         document = capacity_document(report)
-    if arguments.json:
-        print_json(document)
-    elif arguments.csv:
-        print_csv(document)
-    else:
-        _print_hours(report)
+        if arguments.json:
+            print_json(document)
+        elif arguments.csv:
+            print_csv(document)
+        else:
+            _print_hours(report)
     return 0
 
 

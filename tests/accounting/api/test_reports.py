@@ -115,7 +115,7 @@ def test_a_tenant_sees_its_own_subtree_and_no_trace_of_another(books: Api) -> No
         leaked = [word for word in FOREIGN if word in answer.text]
         assert (path, leaked) == (path, [])
         seen += "tenant-a" in answer.text
-    assert seen == 7
+    assert seen >= 10
 
 
 def test_figures_of_whole_cards_are_for_operators(books: Api) -> None:
@@ -141,7 +141,7 @@ def test_totals_of_a_tenant_are_its_own(books: Api) -> None:
         ("acme/tenant-a", "0.50", 1)
     ]
     assert [one["shown"] for one in costs["totals"]] == ["0.50"]
-    assert books.request("GET", "/api/v1/tenants", token=token).json()["totals"] == {"tenants": 1}
+    assert books.request("GET", "/api/v1/tenants", token=token).json()["totals"] == {"tenants": 1, "unmapped": 1}
     allocations = books.request("GET", f"/api/v1/allocations?{DAY}", token=token).json()
     assert allocations["totals"] == {"allocations": 1, "open": 1}
     assert allocations["rows"][0]["witnesses"] == ["cluster"]
@@ -232,7 +232,15 @@ def test_statement_says_the_same_in_every_form(books: Api) -> None:
         "/api/v1/usage?from=2026-10-02T00:00:00Z&to=2026-10-01T00:00:00Z",
         "/api/v1/usage?from=2020-10-02T00:00:00Z&to=2026-10-01T00:00:00Z",
         "/api/v1/costs?period=2026-13",
-        "/api/v1/costs?period=2026-10&group_by=namespace",
+        "/api/v1/costs?period=2026-10&group_by=colour",
+        "/api/v1/costs?period=2026-10&group_by=tenant,tenant",
+        "/api/v1/costs?period=2026-10&window=7d",
+        "/api/v1/costs?window=fortnight",
+        "/api/v1/costs?window=7d&tz=Mars/Olympus",
+        "/api/v1/costs?basis=usage",
+        "/api/v1/usage?window=7d&from=2026-10-02T00:00:00Z",
+        "/api/v1/usage?sku=gpu-slice",
+        "/api/v1/capacity?group_by=tenant",
         "/api/v1/statements/October?tenant=acme/tenant-a",
     ],
 )

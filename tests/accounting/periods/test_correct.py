@@ -15,6 +15,7 @@ from accounting.ledger.calendar import parse_month
 from accounting.periods.adjust import parse_amount
 from accounting.prices.book import list_versions
 from accounting.reports.cost import GROUPS, report_cost
+from accounting.reports.spans import month_span
 from accounting.store.models import AuditLog
 from contract.facts import AllocationFact, PresenceFact
 
@@ -283,7 +284,7 @@ def test_an_adjustment_is_a_line_of_its_own_with_its_reason_and_counts_in_every_
     assert sum(line.shown or 0 for line in statement.lines) + (statement.rounding or 0) == statement.total
     with october.database.reading() as session:
         for group in GROUPS:
-            report = report_cost(session, COMMAND_LINE, parse_month("2026-10"), group)
+            report = report_cost(session, COMMAND_LINE, month_span(parse_month("2026-10")), [group])
             # With the idle half of the card, 4.50.
             assert sum(row.amount or 0 for row in report.rows) == Decimal("8.73"), group
         reasons = session.scalars(select(AuditLog.after).where(AuditLog.action == "adjust")).all()
