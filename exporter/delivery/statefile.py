@@ -65,6 +65,9 @@ DELETE FROM set_aside
 WHERE sequence NOT IN (SELECT sequence FROM set_aside ORDER BY sequence DESC LIMIT ?)
 """
 
+_CACHE_KIB: Final = 512
+"""The counters' row is written whole and read once; the outbox is small."""
+
 _DAMAGE_CODES: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
 _log = logging.getLogger(__name__)
@@ -153,6 +156,7 @@ def _open_sound(path: Path, lock_wait_seconds: float) -> Stored:
         connection.execute("PRAGMA journal_mode = WAL")
         # A process that dies loses nothing with NORMAL; after a power cut the boot is another one anyway.
         connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute(f"PRAGMA cache_size = {-_CACHE_KIB}")
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
         if version == 0 and tables == 0:

@@ -12,7 +12,7 @@ import functools
 import operator
 import threading
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from contract.catalogue import Family
@@ -29,12 +29,20 @@ _GO_EXPONENT_FROM = 1e6  # Go writes an exponent from seven digits on, Python on
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """One family of the newest page: the finished prefix of each series, and the text of all."""
+    """One family of the newest page: the finished prefix of each series.
+
+    Attributes:
+        body: The text of all, if it was the same on two pages in a row; else it is not worth its memory.
+    """
 
     labels: tuple[Labels, ...]
     values: tuple[float, ...]
     prefixes: list[str]
-    body: str
+    body: str | None = None
+
+    def text(self) -> str:
+        """The text of all series."""
+        return _body(self.values, self.prefixes) if self.body is None else self.body
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +62,6 @@ class PageEncoder:
         self._kept: dict[str, _Kept] = {}
         self._created: dict[str, _Created] = {}
         self._page: Page | None = None
-        self._bodies: list[str] = []
         self._rendered: dict[bool, bytes] = {}
         self._compressed: dict[bool, tuple[bytes, _Compress]] = {}
 
@@ -80,7 +87,8 @@ class PageEncoder:
             self._take(page)
         if openmetrics not in self._rendered:
             parts: list[str] = []
-            for family, body in zip(page.families, self._bodies, strict=True):
+            for family in page.families:
+                body = self._kept[family.family.name].text()
                 text = self._with_created(family, body) if openmetrics and family.created_s else body
                 parts.extend((_header(family.family, openmetrics=openmetrics), text))
             self._rendered[openmetrics] = "".join(parts).encode()
@@ -105,30 +113,29 @@ class PageEncoder:
         return "\n".join([*map(operator.add, body[:-1].split("\n"), kept.lines), ""])
 
     def _take(self, page: Page) -> None:
-        """Format the samples, which look the same in both encodings."""
+        """Make ready for a page; its samples look the same in both encodings."""
         kept = self._kept
         self._kept = {
             family.family.name: _format(family, kept.get(family.family.name)) for family in page.families
         }
         self._created = {name: kept for name, kept in self._created.items() if name in self._kept}
-        self._bodies = [each.body for each in self._kept.values()]
         self._rendered = {}
         self._compressed = {}
         self._page = page
 
 
 def _format(family: FamilySamples, kept: _Kept | None) -> _Kept:
-    """A family's text: mostly with the prefixes of the page before, often its very text."""
+    """A family: mostly with the prefixes of the page before, often with its very text."""
     if kept is None:
         prefixes = [_prefix(family.family, values) for values in family.labels]
     elif family.labels != kept.labels:
         known = dict(zip(kept.labels, kept.prefixes, strict=True))
         prefixes = [known.get(values) or _prefix(family.family, values) for values in family.labels]
     elif family.values == kept.values:
-        return kept
+        return kept if kept.body is not None else replace(kept, body=kept.text())
     else:
         prefixes = kept.prefixes
-    return _Kept(family.labels, family.values, prefixes, _body(family.values, prefixes))
+    return _Kept(family.labels, family.values, prefixes)
 
 
 def _body(values: tuple[float, ...], prefixes: list[str]) -> str:

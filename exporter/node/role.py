@@ -72,6 +72,7 @@ def run(settings: NodeSettings, source: DeviceSource | None, *, stop: threading.
     Returns:
         The exit code: 0 after a clean stop, 1 when the sampler broke, 2 when it could not start.
     """
+    heap.begin()
     try:
         role = _Role(settings, source, stop)
     except (ExporterError, OSError) as error:

@@ -1,13 +1,14 @@
 """What a scrape costs over HTTP: the real server on a node of 16 devices with 20 slices each.
 
-Run it with `python benchmarks/bench_scrape.py`; it prints a table, then one JSON line. Scrapers are
-processes of their own and ask at the same moment: for a new snapshot, whose page somebody has to make
-first, and for one whose page is made. Times are of this machine and are printed, never asserted; only
-that every answer is whole is checked.
+Run it with `python -m benchmarks.exporter_scrape`; it prints a table, then one JSON line. Scrapers are
+processes of their own and ask at the same moment: for the same page again, for a new one that was made
+ahead as for a scraper that comes regularly, and for a new one that somebody has to make first. Times are of
+this machine and are printed, never asserted; only that every answer is whole is checked.
 """
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import http.client
 import json
@@ -26,6 +27,7 @@ from contract.units import MIB
 from exporter.delivery.metrics import DeliveryMetrics
 from exporter.exposition.board import Board, Draft
 from exporter.exposition.collector import Exposition
+from exporter.exposition.pages import Pages, Scrape
 from exporter.exposition.server import MetricsServer
 from exporter.node.metering.counters import Labels, OwnerKey
 from exporter.node.metering.meter import Rate
@@ -44,7 +46,6 @@ from exporter.nvidia.source import DeviceReading
 DEVICES = 16
 SLICES_PER_DEVICE = 20
 SNAPSHOTS = 20
-ROUNDS = 200
 WARM_UP_ROUNDS = 5
 GIB = 1 << 30
 
@@ -60,6 +61,15 @@ class Row:
     p50_ms: float
     p99_ms: float
     cpu_ms_a_scrape: float
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What is scraped."""
+
+    board: Board
+    pages: Pages
+    snapshots: Sequence[Snapshot]
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,16 +206,17 @@ def scrapers(port: int, number: int) -> Iterator[list[Connection]]:
             process.join()
 
 
-def measure(
-    board: Board, snapshots: Sequence[Snapshot], orders: Sequence[Connection], encoding: str, *, is_new: bool
-) -> Row:
+def measure(served: Served, orders: Sequence[Connection], encoding: str, page: str, rounds: int) -> Row:
     """Let all scrapers ask at once, many times."""
     answers: list[Answer] = []
     cpu_s = 0.0
-    for number in range(WARM_UP_ROUNDS + ROUNDS):
-        if is_new or number == 0:
-            snapshot = snapshots[number % len(snapshots)]
-            board.publish(Draft(lambda snapshot=snapshot: make_page(snapshot)))  # type: ignore[misc]
+    for number in range(WARM_UP_ROUNDS + rounds):
+        if page != "same" or number == 0:
+            snapshot = served.snapshots[number % len(served.snapshots)]
+            served.board.publish(Draft(lambda snapshot=snapshot: make_page(snapshot)))  # type: ignore[misc]
+        if page == "ahead":
+            # As the sampler does for those that it expects.
+            served.pages.metrics(Scrape(gzip=encoding == "gzip"))
         began_s = time.process_time()
         for each in orders:
             each.send(encoding)
@@ -217,7 +228,7 @@ def measure(
         raise SystemExit("a page was not whole")
     milliseconds = sorted(answer.seconds * 1_000 for answer in answers)
     return Row(
-        page="new" if is_new else "same",
+        page=page,
         encoding=encoding,
         scrapers=len(orders),
         body_bytes=answers[-1].body_bytes,
@@ -229,6 +240,11 @@ def measure(
 
 def main() -> int:
     """Print the table and the JSON line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=200)
+    options = parser.parse_args()
     snapshots = [make_snapshot(tick) for tick in range(1, SNAPSHOTS + 1)]
     series = sum(len(family.values) for family in make_page(snapshots[0]).families)
     board = Board()
@@ -236,24 +252,27 @@ def main() -> int:
     DeliveryMetrics(exposition.registry)
     server = MetricsServer(exposition, lambda: (True, []), host="127.0.0.1", port=0)
     server.start()
+    served = Served(board, server.pages, snapshots)
     rows = []
     try:
         for number in (1, 4):
             with scrapers(server.port, number) as orders:
                 rows += [
-                    measure(board, snapshots, orders, encoding, is_new=is_new)
+                    measure(served, orders, encoding, page, options.rounds)
                     for encoding in ("identity", "gzip")
-                    for is_new in (True, False)
+                    for page in ("same", "ahead", "new")
                 ]
     finally:
         server.stop()
-    print(f"scrape {DEVICES} devices × {SLICES_PER_DEVICE} slices, {series} series; ms, {ROUNDS} rounds")
     print(
-        f"{'scrapers':>8} {'encoding':<9} {'page':<5} {'bytes':>9} {'p50':>7} {'p99':>7} {'cpu/scrape':>11}"
+        f"scrape {DEVICES} devices × {SLICES_PER_DEVICE} slices, {series} series; ms, {options.rounds} rounds"
+    )
+    print(
+        f"{'scrapers':>8} {'encoding':<9} {'page':<6} {'bytes':>9} {'p50':>7} {'p99':>7} {'cpu/scrape':>11}"
     )
     for row in rows:
         print(
-            f"{row.scrapers:>8} {row.encoding:<9} {row.page:<5} {row.body_bytes:>9} {row.p50_ms:>7.1f} "
+            f"{row.scrapers:>8} {row.encoding:<9} {row.page:<6} {row.body_bytes:>9} {row.p50_ms:>7.1f} "
             f"{row.p99_ms:>7.1f} {row.cpu_ms_a_scrape:>11.2f}"
         )
     print(json.dumps({"benchmark": "scrape", "series": series, "rows": [asdict(row) for row in rows]}))

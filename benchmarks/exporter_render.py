@@ -1,6 +1,6 @@
 """What a page costs: our encoder against prometheus-client's, on 16 devices with 20 slices each.
 
-Run it with `python benchmarks/bench_render.py`; it prints a table, then one JSON line. Times are of this
+Run it with `python -m benchmarks.exporter_render`; it prints a table, then one JSON line. Times are of this
 machine and are printed, never asserted; only that both write the same bytes is checked.
 """
 

@@ -1,6 +1,6 @@
 """Decoding a node's regions, against the system calls that reading the same bytes costs at least.
 
-Run: python benchmarks/bench_decode.py [--files 320] [--rounds 30]
+Run: python -m benchmarks.exporter_decode [--files 320] [--rounds 30]
 
 The floor opens each file, asks for its size, reads the same bytes in the two pieces in which they lie
 (header with its two slots, tail) and closes it. `decode` is what the sampler does: the same, plus the
