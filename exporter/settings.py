@@ -8,234 +8,148 @@ says which setting, where it was read and what would be right. Nothing here open
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
-from urllib.parse import urlsplit
+from typing import Any
 
 from contract.ids import ClusterCode
 from exporter.exposition.page import DEFAULT_SERIES_BUDGET
 from exporter.hami.resources import ResourceNames
 from exporter.kube.access import SERVICE_ACCOUNT, KubeAccess
 from exporter.kube.errors import KubeError
-from exporter.kube.tenant import DEFAULT_TENANT_FROM, TenantRule, TenantRuleError, parse_tenant_rules
+from exporter.kube.tenant import DEFAULT_TENANT_FROM, TenantRule, parse_tenant_rules
 from exporter.setting import Given, Setting, SettingsError, collect
+from exporter.setting_values import (
+    Compat,
+    cluster_code,
+    compat,
+    factor,
+    optional_path,
+    optional_url,
+    path,
+    paths,
+    port,
+    seconds,
+    series,
+    tenant_rules,
+    word,
+    words,
+)
 
-Compat: TypeAlias = Literal["hami"]
-
-# -- parsers: text to value ---------------------------------------------------------------------
-
-
-def _cluster_code(text: str) -> ClusterCode:
-    if not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", text):
-        raise ValueError("give the cluster's code in accounting: up to 63 of a-z, 0-9 and -")
-    return ClusterCode(text)
-
-
-def _word(text: str) -> str:
-    if not text.strip():
-        raise ValueError("it must not be empty")
-    return text.strip()
-
-
-def _words(text: str) -> tuple[str, ...]:
-    words = tuple(word.strip() for word in text.split(",") if word.strip())
-    if not words:
-        raise ValueError("give at least one, separated by commas")
-    return words
-
-
-def _path(text: str) -> Path:
-    return Path(_word(text))
-
-
-def _optional_path(text: str) -> Path | None:
-    return Path(text.strip()) if text.strip() else None
-
-
-def _paths(text: str) -> tuple[Path, ...]:
-    return tuple(Path(word) for word in _words(text))
-
-
-def _optional_url(text: str) -> str | None:
-    return _url(text) if text.strip() else None
-
-
-def _url(text: str) -> str:
-    address = text.strip().rstrip("/")
-    parts = urlsplit(address)
-    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
-        raise ValueError("give an address like https://host:port")
-    try:
-        _ = parts.port
-    except ValueError as error:
-        raise ValueError("give a port between 0 and 65535") from error
-    return address
-
-
-def _port(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) > 65_535:
-        raise ValueError("give a port between 0 and 65535 (0 = any free one)")
-    return int(text)
-
-
-def _factor(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 1_000_000:
-        raise ValueError("give a whole number from 1 on")
-    return int(text)
-
-
-def _compat(text: str) -> Compat | None:
-    word = text.strip()
-    if word not in {"", "hami"}:
-        raise ValueError("give hami or nothing")
-    return "hami" if word else None
-
-
-def _series(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not 100 <= int(text) <= 10_000_000:
-        raise ValueError("give a whole number from 100 to 10000000")
-    return int(text)
-
-
-def _seconds(low: float, high: float) -> Callable[[str], float]:
-    def parse(text: str) -> float:
-        try:
-            value = float(text)
-        except ValueError:
-            value = float("nan")
-        if not low <= value <= high:
-            raise ValueError(f"give seconds between {low:g} and {high:g}")
-        return value
-
-    return parse
-
-
-def _tenant_rules(text: str) -> tuple[TenantRule, ...]:
-    try:
-        return parse_tenant_rules(text)
-    except TenantRuleError as error:
-        # The detail begins with the flag and its text, which our own line names already.
-        raise ValueError(error.detail.partition('": ')[2]) from error
-
-
-# -- the settings -------------------------------------------------------------------------------
-
-CLUSTER = Setting("cluster", "the cluster's code in accounting", None, _cluster_code)
-LISTEN_HOST = Setting("listen_host", "address to serve metrics on", "0.0.0.0", _word)  # noqa: S104 - Prometheus must reach it
-LISTEN_PORT = Setting("listen_port", "port to serve metrics on; 0 = any free one", "9476", _port)
+CLUSTER = Setting("cluster", "the cluster's code in accounting", None, cluster_code)
+LISTEN_HOST = Setting("listen_host", "address to serve metrics on", "0.0.0.0", word)  # noqa: S104 - Prometheus must reach it
+LISTEN_PORT = Setting("listen_port", "port to serve metrics on; 0 = any free one", "9476", port)
 KUBE_API_URL = Setting(
-    "kube_api_url", "address of the Kubernetes API; empty = the one of the pod we run in", "", _optional_url
+    "kube_api_url", "address of the Kubernetes API; empty = the one of the pod we run in", "", optional_url
 )
 KUBE_CA_FILE = Setting(
     "kube_ca_file",
     "CA of the Kubernetes API; empty = the system's",
     str(SERVICE_ACCOUNT / "ca.crt"),
-    _optional_path,
+    optional_path,
 )
 KUBE_TOKEN_FILE = Setting(
     "kube_token_file",
     "token for the Kubernetes API, read again when replaced; empty = none",
     str(SERVICE_ACCOUNT / "token"),
-    _optional_path,
+    optional_path,
 )
 ACCOUNTING_URL = Setting(
-    "accounting_url", "where facts go, like https://host:port; empty = nowhere", "", _optional_url
+    "accounting_url", "where facts go, like https://host:port; empty = nowhere", "", optional_url
 )
 ACCOUNTING_TOKEN_FILE = Setting(
-    "accounting_token_file", "token for accounting, read again for each request", "", _optional_path
+    "accounting_token_file", "token for accounting, read again for each request", "", optional_path
 )
 ACCOUNTING_CA_FILE = Setting(
-    "accounting_ca_file", "CA of accounting; empty = the system's", "", _optional_path
+    "accounting_ca_file", "CA of accounting; empty = the system's", "", optional_path
 )
 PUSH_INTERVAL_SECONDS = Setting(
     "push_interval_seconds",
     "how often confirmations and growing usage are sent (starts and ends go at once)",
     "300",
-    _seconds(1, 3_600),
+    seconds(1, 3_600),
 )
 STATE_FILE = Setting(
-    "state_file", "running counters and unsent facts (SQLite)", "/var/lib/slicemeter/state.db", _path
+    "state_file", "running counters and unsent facts (SQLite)", "/var/lib/slicemeter/state.db", path
 )
 TENANT_FROM = Setting(
     "tenant_from",
     "where the tenant key comes from, first hit wins: pod-label:KEY, namespace-label:KEY, namespace",
     DEFAULT_TENANT_FROM,
-    _tenant_rules,
+    tenant_rules,
 )
-RESOURCE_COUNT = Setting("resource_count", "resource name of HAMi's slice count", "nvidia.com/gpu", _word)
+RESOURCE_COUNT = Setting("resource_count", "resource name of HAMi's slice count", "nvidia.com/gpu", word)
 RESOURCE_MEMORY = Setting(
-    "resource_memory", "resource name of a slice's memory in MiB", "nvidia.com/gpumem", _word
+    "resource_memory", "resource name of a slice's memory in MiB", "nvidia.com/gpumem", word
 )
 RESOURCE_MEMORY_PERCENTAGE = Setting(
     "resource_memory_percentage",
     "resource name of a slice's memory in percent",
     "nvidia.com/gpumem-percentage",
-    _word,
+    word,
 )
 RESOURCE_CORES = Setting(
-    "resource_cores", "resource name of a slice's cores in percent", "nvidia.com/gpucores", _word
+    "resource_cores", "resource name of a slice's cores in percent", "nvidia.com/gpucores", word
 )
 MEMORY_FACTOR = Setting(
     "memory_factor",
     "MiB in one unit of a slice's memory (memoryFactor of HAMi's device config)",
     "1",
-    _factor,
+    factor,
 )
-SCHEDULER_NAMES = Setting("scheduler_names", "names of HAMi's schedulers", "hami-scheduler", _words)
+SCHEDULER_NAMES = Setting("scheduler_names", "names of HAMi's schedulers", "hami-scheduler", words)
 ENDED_KEEP_SECONDS = Setting(
     "ended_keep_seconds",
     "how long an ended slice's counters stay on the page; at least two scrape intervals",
     "120",
-    _seconds(0, 3_600),
+    seconds(0, 3_600),
 )
 
 SERIES_BUDGET = Setting(
     "series_budget",
     "how many series a page may have; the youngest slices beyond it are left out and counted",
     str(DEFAULT_SERIES_BUDGET),
-    _series,
+    series,
 )
 WEB_CONFIG_FILE = Setting(
     "web_config_file",
     "TLS and basic auth of our own pages, in the format of Prometheus' exporters; empty = plain HTTP",
     "",
-    _optional_path,
+    optional_path,
 )
 METRICS_TOKEN_FILE = Setting(
     "metrics_token_file",
     "bearer token that opens our own pages, read again when replaced; empty = none",
     "",
-    _optional_path,
+    optional_path,
 )
 
-NODE_NAME = Setting("node_name", "name of this node", None, _word, also_env="NODE_NAME")
+NODE_NAME = Setting("node_name", "name of this node", None, word, also_env="NODE_NAME")
 CONTAINER_ROOTS = Setting(
-    "container_roots", "folders with HAMi's container directories", "/usr/local/vgpu/containers", _paths
+    "container_roots", "folders with HAMi's container directories", "/usr/local/vgpu/containers", paths
 )
 PROC_ROOT = Setting(
-    "proc_root", "the host's /proc, to find a process's container; empty = none", "/proc", _optional_path
+    "proc_root", "the host's /proc, to find a process's container; empty = none", "/proc", optional_path
 )
 SAMPLE_INTERVAL_SECONDS = Setting(
-    "sample_interval_seconds", "how often sources are read", "1", _seconds(0.2, 10)
+    "sample_interval_seconds", "how often sources are read", "1", seconds(0.2, 10)
 )
 MIG_LOCK_FILE = Setting(
     "mig_lock_file",
     "while this file exists HAMi re-slices cards, and NVML is let go",
     "/tmp/hami/hami-mig-apply.lock",  # noqa: S108 - HAMi's path
-    _path,
+    path,
 )
 COMPAT = Setting(
     "compat",
     "hami = serve /metrics/hami under the names of HAMi 2.10's monitor too, where that does not run",
     "",
-    _compat,
+    compat,
 )
 
 LOCK_TIMEOUT_SECONDS = Setting(
-    "lock_timeout_seconds", "age at which HAMi breaks a node lock", "300", _seconds(1, 86_400)
+    "lock_timeout_seconds", "age at which HAMi breaks a node lock", "300", seconds(1, 86_400)
 )
 
 COMMON_SETTINGS: tuple[Setting[Any], ...] = (
