@@ -29,6 +29,7 @@ from accounting.periods.rate import rate
 from accounting.periods.statement import state_statement
 from accounting.periods.verify import verify_period
 from accounting.prices.book import set_price
+from accounting.prices.policies import set_policy
 from accounting.store.database import Database
 from accounting.store.models import BillingPeriod, DeviceHour, LedgerLine, Tenant
 from accounting.tenants.registry import add_account, add_cluster
@@ -195,6 +196,8 @@ def open_books(database: Database, currency: str) -> None:
         ):
             price: dict[str, Any] = {"sku": sku, "model": "", "currency": currency}
             set_price(session, **price, unit_price=Decimal(unit_price), valid_from_ms=from_ms, **by)
+        from_the_30th = FIRST + 700 * HOUR
+        set_policy(session, kind="share", value="memory", valid_from_ms=from_the_30th, **by)
 
 
 def tell(database: Database, facts: Sequence[Fact], *, now_ms: int, breaks: bool = False) -> None:
