@@ -23,7 +23,12 @@ if TYPE_CHECKING:
 AFTER_GRACE = 1_793_836_800_000
 """2026-11-05T00:00Z."""
 
-PRICE = {"model": "Tesla T4", "currency": "EUR", "unit_price": "3.00", "from": "2026-01-01T00:00:00Z"}
+PRICE: dict[str, object] = {
+    "model": "Tesla T4",
+    "currency": "EUR",
+    "unit_price": "3.00",
+    "from": "2026-01-01T00:00:00Z",
+}
 
 POSTS: list[tuple[str, dict[str, object]]] = [
     ("periods/2026-10/close", {"account": "acme"}),

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -52,6 +52,8 @@ CLOSING = LAST + 5 * 24 * HOUR
 LATE = CLOSING + 24 * HOUR
 OCTOBER = parse_month("2026-10")
 
+SomeFact = TypeVar("SomeFact", bound=Fact)
+
 NewBooks = Callable[[], AbstractContextManager[Database]]
 
 _fields: dict[str, Any] = {"cluster": "c", "node_uid": "node-uid-1"}
@@ -63,13 +65,18 @@ _instants = st.integers(570, 750).flatmap(
 _hours = st.integers(570, 744).map(lambda hour: FIRST + hour * HOUR)
 
 
+def _fact(kind: type[SomeFact], **fields: Any) -> SomeFact:
+    """A fact of the one node, out of values that strategies draw."""
+    return kind(**_fields, **fields)
+
+
 @st.composite
 def _allocations(draw: st.DrawFn) -> AllocationFact:
     bound, first, last, end = sorted(draw(st.tuples(*[_instants] * 4)))
     kind = draw(st.sampled_from(["observed", "observed", "inferred", None]))
     device = draw(_devices)
-    return AllocationFact(
-        **_fields, pod_uid=draw(st.sampled_from(["pod-1", "pod-2", "pod-3"])), container="main",
+    return _fact(
+        AllocationFact, pod_uid=draw(st.sampled_from(["pod-1", "pod-2", "pod-3"])), container="main",
         device_uuid=device, witness=draw(st.sampled_from(["node", "cluster"])), node="node-1",
         namespace="team", pod="train", vendor="NVIDIA", model="Tesla T4",
         mem_mib=draw(st.sampled_from([1_000, 7_680, 15_360])),
@@ -84,8 +91,8 @@ def _allocations(draw: st.DrawFn) -> AllocationFact:
 def _presences(draw: st.DrawFn) -> PresenceFact:
     begins, ends = sorted(draw(st.tuples(_instants, _instants)))
     state = draw(st.sampled_from(["healthy", "healthy", "down"]))
-    return PresenceFact(
-        **_fields, device_uuid=draw(_devices), node="node-1",
+    return _fact(
+        PresenceFact, device_uuid=draw(_devices), node="node-1",
         witness=draw(st.sampled_from(["node", "cluster"])), from_ms=begins, to_ms=ends, state=state,
         reason="xid_79" if state == "down" else None, model="Tesla T4", vendor="NVIDIA",
         registered_mib=draw(st.sampled_from([15_360, 30_720])), physical_mib=15_360, slots=10,
@@ -95,8 +102,8 @@ def _presences(draw: st.DrawFn) -> PresenceFact:
 @st.composite
 def _node_states(draw: st.DrawFn) -> NodeStateFact:
     heartbeat, begins, ends = sorted(draw(st.tuples(_instants, _instants, _instants)))
-    return NodeStateFact(
-        **_fields, node="node-1", from_ms=begins, to_ms=ends, ready=draw(st.booleans()),
+    return _fact(
+        NodeStateFact, node="node-1", from_ms=begins, to_ms=ends, ready=draw(st.booleans()),
         heartbeat_at_ms=heartbeat,
     )  # fmt: skip
 
@@ -104,8 +111,8 @@ def _node_states(draw: st.DrawFn) -> NodeStateFact:
 @st.composite
 def _uses(draw: st.DrawFn) -> SliceUsageFact:
     hour = draw(_hours)
-    return SliceUsageFact(
-        **_fields, pod_uid=draw(st.sampled_from(["pod-1", "pod-2"])), container="main",
+    return _fact(
+        SliceUsageFact, pod_uid=draw(st.sampled_from(["pod-1", "pod-2"])), container="main",
         device_uuid=draw(_devices), hour_ms=hour, epoch=draw(st.sampled_from(["e1", "e2"])),
         revision=draw(st.integers(0, 2)), from_ms=hour, to_ms=hour + draw(st.sampled_from([HOUR, 7])),
         covered_ms=7, unknown_ms=0, sm_ppm_ms=draw(st.integers(0, 7)),
@@ -118,9 +125,9 @@ def _uses(draw: st.DrawFn) -> SliceUsageFact:
 def _device_uses(draw: st.DrawFn) -> DeviceUsageFact:
     hour = draw(_hours)
     idle = draw(st.sampled_from([0, 1, 333_333]))
-    return DeviceUsageFact(
-        **_fields, device_uuid=draw(_devices), hour_ms=hour, epoch="e1", revision=draw(st.integers(0, 1)),
-        from_ms=hour, to_ms=hour + HOUR, covered_ms=HOUR, busy_ppm_ms=0,
+    return _fact(
+        DeviceUsageFact, device_uuid=draw(_devices), hour_ms=hour, epoch="e1",
+        revision=draw(st.integers(0, 1)), from_ms=hour, to_ms=hour + HOUR, covered_ms=HOUR, busy_ppm_ms=0,
         energy_mj=idle + draw(st.sampled_from([0, 123_457])), energy_idle_mj=idle,
         energy_unattributed_mj=0, sm_unattributed_ppm_ms=0,
     )  # fmt: skip

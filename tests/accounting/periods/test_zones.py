@@ -159,7 +159,7 @@ def test_one_card_held_all_october_bills_745_hours_in_any_zone_of_the_process(
     held = allocation(
         core_percent=100, bound_at_ms=start, confirmed_at_ms=end, ended_at_ms=end, end_kind="observed"
     )
-    facts = b"\n".join(map(canonical_bytes, [presence(start, end), held]))
+    facts = b"\n".join([canonical_bytes(presence(start, end)), canonical_bytes(held)])
     found = {
         zone: state_in(
             zone, str(several_books().engine.url.render_as_string(hide_password=False)), facts, end
