@@ -45,6 +45,10 @@ COMMANDS = {
 """Name to help text; the module has the command's name and a `main(argv) -> int`."""
 
 
+_NO_RIGHT = "42501"
+"""PostgreSQL's SQLSTATE of a role without the right."""
+
+
 def usage() -> str:
     """The text of `slicemeter accounting --help`."""
     width = max(len(name) for name in COMMANDS)
@@ -79,6 +83,16 @@ def main(argv: Sequence[str]) -> int:
         return int(module.main(rest))
     except AccountingError as error:
         print(f"slicemeter accounting {name}: {error}", file=sys.stderr)
+        return 2
+    except database_errors.ProgrammingError as error:
+        if getattr(error.orig, "sqlstate", "") != _NO_RIGHT:
+            raise
+        reason = " ".join(str(error.orig).split())
+        print(
+            f"slicemeter accounting {name}: {reason}; nothing was changed, run it as the role that owns the "
+            "tables, or let this one serve with: slicemeter accounting migrate --grant-to ROLE",
+            file=sys.stderr,
+        )
         return 2
     except database_errors.OperationalError as error:
         reason = " ".join(str(error.orig).split())

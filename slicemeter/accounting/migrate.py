@@ -21,15 +21,21 @@ def main(argv: Sequence[str]) -> int:
     )
     arguments = made.parse_args(argv)
     database = Database(arguments.database)
+    try:
+        _migrate(database, arguments.grant_to)
+    finally:
+        database.close()
+    return 0
+
+
+def _migrate(database: Database, role: str | None) -> None:
     before = current_revision(database)
     upgrade(database)
     with database.writing() as session:
         make_ahead(session, now_ms=now_ms())
-    granted = [] if arguments.grant_to is None else grant_service(database, arguments.grant_to)
+    granted = [] if role is None else grant_service(database, role)
     after = current_revision(database)
     done = "is up to date" if before == after else "was made" if before is None else f"was at {before}"
     print(f'database "{database.url}" {done}: schema {after}')
-    if arguments.grant_to is not None:
-        print(f'role "{arguments.grant_to}" may serve from {len(granted)} tables')
-    database.close()
-    return 0
+    if role is not None:
+        print(f'role "{role}" may serve from {len(granted)} tables')

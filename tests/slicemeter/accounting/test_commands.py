@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from slicemeter.accounting import COMMANDS, main, usage
+from tests.accounting.access.projected import Issuer
 from tests.slicemeter.accounting.shell import Shell
 
 
@@ -70,7 +71,7 @@ def test_accounts_and_clusters_are_registered_and_listed(registered: Shell) -> N
     code, out, _ = registered("cluster", "list")
     assert code == 0
     assert [line.split() for line in out.splitlines()[1:]] == [
-        ["a", "acme", "platform", "not", "bound", "yet"]
+        ["a", "acme", "platform", "not", "bound", "yet", "none:", "static", "tokens"]
     ]
 
 
@@ -117,6 +118,13 @@ REFUSED = [
     (("serve", "--rate-interval", "0"), "rate interval of 0 s"),
     (("serve", "--admin-token-file", "/nowhere"), "cannot read the administrator's token in /nowhere"),
     (("migrate", "now"), "unrecognized arguments"),
+    (("migrate", "--grant-to", "slicemeter"), "a SQLite database has no roles"),
+    (
+        ("cluster", "trust", "a", "--issuer", "https://k", "--jwks", "/nowhere"),
+        "cannot read the keys in /nowhere",
+    ),
+    (("cluster", "trust", "a", "--issuer", "https://k", "--jwks", os.devnull), "no JWKS document"),
+    (("cluster", "distrust", "a"), 'no keys of cluster "a" are trusted'),
 ]
 
 
@@ -142,6 +150,20 @@ def test_a_token_is_printed_once_and_listed_without_its_secret(registered: Shell
     assert (first["prefix"], first["scope"], first["note"]) == (prefix, "a", "nodes")
     assert first["revoked"] is not None
     assert (second["scope"], second["expires"], second["revoked"]) == ("acme/x", None, None)
+
+
+def test_a_cluster_is_trusted_by_its_published_keys_and_trusted_no_more(
+    registered: Shell, tmp_path: Path
+) -> None:
+    (tmp_path / "jwks.json").write_text(Issuer(kid="k-2026").jwks())
+    trust = ("cluster", "trust", "a", "--jwks", str(tmp_path / "jwks.json"), "--issuer", "https://kube.a")
+    code, out, _ = registered(*trust)
+    assert (code, out.splitlines()[1].split()[-1]) == (0, "https://kube.a")
+    shown = json.loads(registered("cluster", "list", "--json")[1])
+    assert (shown["issuer"], shown["keys"]) == ("https://kube.a", ["k-2026"])
+    assert "cluster trust" in registered("audit", "list")[1]
+    code, out, _ = registered("cluster", "distrust", "a", "--json")
+    assert (code, json.loads(out)["issuer"], json.loads(out)["keys"]) == (0, None, [])
 
 
 def test_the_database_comes_from_the_environment(registered: Shell, tmp_path: Path) -> None:

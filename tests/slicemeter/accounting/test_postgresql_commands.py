@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 from slicemeter.accounting import main
-from tests.accounting.postgresql import Server, running_server
+from tests.accounting.postgresql import MIGRATOR, OWNER, SERVICE, Server, running_server
 
 pytestmark = pytest.mark.postgresql
 
@@ -46,6 +46,36 @@ def test_migrate_makes_the_tables_and_the_partitions_of_the_next_months(
     ]
 
 
+def test_a_role_that_owns_nothing_is_granted_what_the_service_needs(
+    server: Server, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["migrate", "--database", url, "--grant-to", SERVICE]) == 0
+    assert f'role "{SERVICE}" may serve from ' in capsys.readouterr().out
+    served = server.url(url.rpartition("/")[2], SERVICE)
+    assert main(["account", "add", "acme", "--database", served]) == 0
+    assert main(["account", "list", "--database", served]) == 0
+    assert "acme" in capsys.readouterr().out
+    assert main(["migrate", "--database", url, "--grant-to", OWNER]) == 2
+    assert "superuser" in capsys.readouterr().err
+    assert main(["partition", "--database", served, "--ahead", "9"]) == 2
+    err = capsys.readouterr().err
+    assert "permission denied" in err
+    assert "run it as the role that owns the tables" in err
+    assert err.count("\n") == 1
+
+
+def test_serving_as_a_superuser_is_warned_of_in_the_log(server: Server, url: str) -> None:
+    main(["migrate", "--database", url])
+    bare = server.url(url.rpartition("/")[2], OWNER)
+    command = [sys.executable, "-m", "slicemeter", "accounting", "serve", "--listen", "127.0.0.1:0"]
+    with subprocess.Popen([*command, "--database", bare], stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        try:
+            assert "row-level security does not hold" in process.stderr.readline()
+        finally:
+            process.send_signal(signal.SIGTERM)
+
+
 def test_an_hour_in_a_default_partition_is_a_finding_until_it_is_drained(
     server: Server, url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -63,7 +93,7 @@ def test_an_hour_in_a_default_partition_is_a_finding_until_it_is_drained(
 
 
 def test_a_password_is_never_printed(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with_password = url.replace("postgres@", "postgres:s3cret@")
+    with_password = url.replace(f"{MIGRATOR}@", f"{MIGRATOR}:s3cret@")
     assert main(["migrate", "--database", with_password]) == 0
     assert main(["account", "list", "--database", with_password.replace("books", "nowhere")]) == 2
     shown = capsys.readouterr()
