@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dashboards import uids
-from dashboards.names import SOURCE, ST, increase, metric, once
+from dashboards.names import SOURCE, ST, N, increase, metric, once
 from dashboards.rules.rule import Alert
 from dashboards.thresholds import Thresholds
 
@@ -77,6 +77,19 @@ def collection_alerts(limits: Thresholds) -> tuple[Alert, ...]:
             "An exporter lost its counters to a damaged state file",
             "began its counters at 0 again, because its state file was damaged: facts that had not left are "
             "lost.",
+        ),
+        Alert(
+            # Both push every five minutes or oftener, and each turn of the two is one more proof.
+            name="SlicemeterTwoExporters",
+            expr=f"time() - {once('source_contested_timestamp_seconds', N)} < 1800",
+            hold="0s",
+            severity="warning",
+            summary="Two exporters report for one node",
+            description=(
+                "Two exporters report for node {{ $labels.node }} of cluster {{ $labels.cluster }}: "
+                "one of them counts. Stop the other."
+            ),
+            dashboard=LINK,
         ),
     )
 

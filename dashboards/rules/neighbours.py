@@ -20,7 +20,8 @@ def neighbour_recordings(limits: Thresholds) -> tuple[Recording, ...]:
     A slice with reserved cores is entitled to them (scaled down where a card's cores are over-booked);
     slices without share what is left among those that are active. On cards with scaled cores the
     registered ratio takes the place of 1. `max` before every sum: a second scrape of the same exporter
-    must not double a figure.
+    must not double a figure. A victim is active throughout: each moment of the alert's fifteen minutes looks
+    back over five.
     """
     held, use = "slice:slicemeter_core_held:ratio", "slice:slicemeter_sm_use:rate5m"
     unknown, entitled = "slice:slicemeter_unknown:rate5m", "slice:slicemeter_core_entitled:ratio"
@@ -55,7 +56,7 @@ def neighbour_recordings(limits: Thresholds) -> tuple[Recording, ...]:
             "slice:slicemeter_sm_starved:ratio5m",
             f"(1 - {use} / {entitled})\n"
             f"and on ({S}) ({held} > 0)\n"
-            f"and on ({S}) (min_over_time({use}[15m]) > {limits.active_ratio})\n"
+            f"and on ({S}) (min_over_time({use}[5m]) > {limits.active_ratio})\n"
             f"and on ({S}) ({unknown} < {limits.unknown_ratio})\n"
             f"and on ({D}) ({busy} > {limits.busy_ratio})",
         ),

@@ -71,6 +71,7 @@ _NODE_BUILD = 'slicemeter_build_info{role="node", version="1", node="n"}'
 _CLUSTER_BUILD = 'slicemeter_build_info{role="cluster", version="1", node=""}'
 _BYPASS = 'slicemeter_bypassing_pods{namespace="ns", tenant="t", why="scheduler"}'
 _PENDING = 'slicemeter_pending_pods{namespace="ns", tenant="t", reason="CardInsufficientMemory"}'
+_CONTESTED = 'slicemeter_source_contested_timestamp_seconds{node="n"}'
 _RESTARTED = f'slicemeter_counters_restarted_total{{{SOURCE}, why="state_damaged"}}'
 _DOWN = (
     "Card GPU-1 on n is down, waits for a reset to remap memory rows, or counted uncorrected ECC errors in "
@@ -353,6 +354,17 @@ BY_SWITCH = {
                 "Exporter i of cluster c began its counters at 0 again, because its state file was damaged: "
                 "facts that had not left are lost."
             ),
+            dashboard=PIPELINE,
+        ),
+        Case(
+            # Heard by turns from minute 3 on; one that was set right two hours ago is over.
+            alert="SlicemeterTwoExporters",
+            severity="warning",
+            series={_CONTESTED: "_x3 180+60x97"},
+            near_miss={_CONTESTED: _lasting(-7200)},
+            fires_at=3,
+            labels={"node": "n"},
+            description="Two exporters report for node n of cluster c: one of them counts. Stop the other.",
             dashboard=PIPELINE,
         ),
     ),

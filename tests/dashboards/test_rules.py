@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 import yaml
@@ -61,10 +62,21 @@ AGGRESSOR = Slice("aggressor", use=0.70, cores=0.30)
 VICTIM = Slice("victim", use=0.25, cores=0.50)
 
 
+class Check(Protocol):
+    """Judges with promtool."""
+
+    def __call__(
+        self,
+        alert: str,
+        minute: int,
+        series: Sequence[dict[str, str]],
+        expected: Sequence[dict[str, object]],
+        interval_s: int = 60,
+    ) -> None: ...
+
+
 @pytest.fixture
-def alerts_firing(
-    tmp_path: Path, need_tool: Callable[[str, str], str]
-) -> Callable[[str, int, Sequence[dict[str, str]], Sequence[dict[str, object]]], None]:
+def alerts_firing(tmp_path: Path, need_tool: Callable[[str, str], str]) -> Check:
     """Checks with promtool that exactly the expected alerts fire at a minute."""
     promtool = need_tool("promtool", "prometheus")
     rules = write(plain_files(groups(), Addresses()), tmp_path)
@@ -74,13 +86,14 @@ def alerts_firing(
         minute: int,
         series: Sequence[dict[str, str]],
         expected: Sequence[dict[str, object]],
+        interval_s: int = 60,
     ) -> None:
         document = {
             "rule_files": [str(path) for path in rules],
             "evaluation_interval": "1m",
             "tests": [
                 {
-                    "interval": "1m",
+                    "interval": f"{interval_s}s",
                     "input_series": list(series),
                     "alert_rule_test": [
                         {"eval_time": f"{minute}m", "alertname": alert, "exp_alerts": list(expected)}
@@ -94,9 +107,6 @@ def alerts_firing(
         assert done.returncode == 0, done.stdout + done.stderr
 
     return check
-
-
-Check = Callable[[str, int, Sequence[dict[str, str]], Sequence[dict[str, object]]], None]
 
 
 def _neighbour(aggressor: str, over: str, victim: str, missing: str) -> dict[str, object]:
@@ -180,6 +190,74 @@ def test_a_victim_whose_time_is_unknown_is_no_witness(alerts_firing: Check) -> N
 def test_a_card_that_is_not_full_starves_nobody(alerts_firing: Check, busy: float | None) -> None:
     series = [*AGGRESSOR.series(), *VICTIM.series(), *_card(busy)]
     alerts_firing("SlicemeterNoisyNeighbour", FIRING_AT, series, [])
+
+
+def _counted(pod: str, cores: float, seconds_at: Sequence[float]) -> list[dict[str, str]]:
+    """A slice whose SM-seconds counter reads so much at each scrape."""
+    [counter, held, unknown] = Slice(pod, use=0, cores=cores).series()
+    values = " ".join(f"{seconds:.3f}" for seconds in seconds_at)
+    return [{**counter, "values": values}, _long(held), _long(unknown)]
+
+
+def _long(series: dict[str, str]) -> dict[str, str]:
+    """The same for as many scrapes as an hour of the shortest interval has."""
+    return {**series, "values": series["values"].replace(f"x{MINUTES}", f"x{MINUTES * 4}")}
+
+
+def _steady(pod: str, use: float, cores: float, interval_s: int) -> list[dict[str, str]]:
+    count = MINUTES * 60 // interval_s
+    return _counted(pod, cores, [use * interval_s * number for number in range(count + 1)])
+
+
+def _full_card(interval_s: int) -> list[dict[str, str]]:
+    ratio, busy = _card(busy=0.95)
+    return [_long(ratio), {**busy, "values": f"0+{0.95 * interval_s:g}x{MINUTES * 60 // interval_s}"}]
+
+
+def _duty(at_s: float, period_s: float, on_s: float) -> float:
+    """SM-seconds of a slice that runs for the first part of each period."""
+    whole, rest = divmod(at_s, period_s)
+    return whole * on_s + min(rest, on_s)
+
+
+@pytest.mark.parametrize("phase_s", [0, 11, 23, 37])
+@pytest.mark.parametrize("interval_s", [15, 30, 60])
+def test_a_slice_that_its_limit_holds_to_thirty_per_cent_is_never_noisy(
+    alerts_firing: Check, interval_s: int, phase_s: int
+) -> None:
+    # On for 12.6 of 42 s: a mean of exactly 0.30, its share; samples of a second read 0 or 1.
+    times = range(0, MINUTES * 60 + 1, interval_s)
+    start = _duty(phase_s, 42, 12.6)
+    held = _counted("held", 0.30, [_duty(at_s + phase_s, 42, 12.6) - start for at_s in times])
+    starving = _steady("victim", 0.25, 0.50, interval_s)
+    series = [*held, *starving, *_full_card(interval_s)]
+    for minute in (20, 33, 47, 58):
+        alerts_firing("SlicemeterNoisyNeighbour", minute, series, [], interval_s)
+
+
+def test_a_slice_that_had_the_card_to_itself_is_noisy_once_a_neighbour_starves(alerts_firing: Check) -> None:
+    # 0.90 of 0.30 entitled under the policy `default`; the neighbour comes at minute 20, gets 0.10 of 0.50.
+    alone = _steady("alone", 0.90, 0.30, 60)
+    late = [6.0 * max(0, minute - 20) for minute in range(MINUTES + 1)]
+    series = [*alone, *_counted("late", 0.50, late), *_full_card(60)]
+    alerts_firing("SlicemeterNoisyNeighbour", 19, series, [])
+    # Over its share by 60 %, missing 80 %; told 25 minutes after the neighbour came.
+    alerts_firing("SlicemeterNoisyNeighbour", 45, series, [_neighbour("alone", "60%", "late", "80%")])
+
+
+@pytest.mark.parametrize("turn_s", [60, 120])
+def test_aggressors_that_take_turns_are_both_told(alerts_firing: Check, turn_s: int) -> None:
+    # Each takes 0.90 for its turn and nothing for the other's: 0.45 on average, 0.25 entitled.
+    times = range(0, MINUTES * 60 + 1, 15)
+    one = [0.9 * _duty(at_s, 2 * turn_s, turn_s) for at_s in times]
+    other = [0.9 * (_duty(at_s + turn_s, 2 * turn_s, turn_s) - turn_s) for at_s in times]
+    series = [*_counted("one", 0.25, one), *_counted("other", 0.25, other)]
+    series += [*_steady("victim", 0.05, 0.50, 15), *_full_card(15)]
+    # In the last five minutes one of them had two and the other three: 0.36 and 0.54, less 0.25.
+    few, many = ("one", "other") if turn_s == 60 else ("other", "one")
+    told = [_neighbour(few, "11%", "victim", "90%"), _neighbour(many, "29%", "victim", "90%")]
+    minute = 44 if turn_s == 60 else 46
+    alerts_firing("SlicemeterNoisyNeighbour", minute, series, told, 15)
 
 
 def test_equal_names_in_another_cluster_are_another_card(alerts_firing: Check) -> None:
