@@ -292,3 +292,16 @@ def test_statements_bear_the_numbers_of_their_accounts_issuer(operator: Operator
 def test_a_nul_in_an_address_is_refused_alike_on_both_databases(operator: Operator, path: str) -> None:
     answer = operator.api.request("GET", f"/api/v1/{path}", token=operator.token)
     assert (answer.status_code, answer.json()["detail"]) == (422, "a NUL character is part of no name here")
+
+
+def test_every_change_is_described_with_its_key_but_those_that_change_nothing_twice(api: Api) -> None:
+    described = api.request("GET", "/api/v1/openapi.json").json()["paths"]
+    without_key = set()
+    for path, methods in described.items():
+        for method, operation in methods.items():
+            asked = {one["name"]: one["required"] for one in operation.get("parameters", [])}
+            # Who only asks what a change would do needs none.
+            needs_key = asked.get("Idempotency-Key") or ("Idempotency-Key" in asked and "dry_run" in asked)
+            if method != "get" and not needs_key:
+                without_key.add(path)
+    assert without_key == {"/api/v1/rate", "/api/v1/facts"}
