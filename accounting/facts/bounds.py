@@ -111,9 +111,9 @@ _texts_of = cache(_Texts)
 
 def _texts(fact: Fact) -> Refusal | None:
     texts = _texts_of(type(fact))
-    said = [text for text in texts.all(fact) if text]
     # Judged together first: nearly every fact is good, and there are thousands in a batch.
-    if not (all(texts.must_say(fact)) and "".join(said).isprintable() and max(map(len, said)) <= MAX_TEXT):
+    together = "".join(filter(None, texts.all(fact)))
+    if not (all(texts.must_say(fact)) and together.isprintable() and len(together) <= MAX_TEXT):
         for name in texts.names:
             value = getattr(fact, name)
             if not value and name in _MUST_SAY:

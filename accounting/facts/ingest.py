@@ -21,7 +21,7 @@ from accounting.facts.kinds import FactKind, Key, Values
 from accounting.facts.marks import MAX_DAYS, mark
 from accounting.facts.quarantine import Refused, put_in_quarantine
 from accounting.facts.reading import Line
-from accounting.facts.touching import Window
+from accounting.facts.touching import Change, Window
 from accounting.store.bulk import insert_into, known_rows, merge_staged, stage_rows
 from accounting.store.models import IngestCounter, Node
 from contract.facts import AllocationFact, Fact, canonical_bytes
@@ -116,8 +116,19 @@ class _Entry(Generic[SomeFact]):
 
     before: SomeFact | None
     now: SomeFact
-    values: Values | None = None
-    """What it will hold as values, as far as they were made already."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Changes(Generic[SomeFact]):
+    """What becomes of the facts of one kind.
+
+    Attributes:
+        pairs: What changes.
+        is_staged: Whether that is what is staged already, all of it and nothing else.
+    """
+
+    pairs: Sequence[Change[SomeFact]]
+    is_staged: bool
 
 
 def arrange(lines: Sequence[Line]) -> list[Arrivals[Any]]:
@@ -170,8 +181,8 @@ def merge(
     changes = [(arrivals, _changed(batch, arrivals, arrivals.known(session))) for arrivals in arranged]
     if batch.stored:
         ingest_seq = _next_number(session)
-        for arrivals, entries in changes:
-            _write(session, batch, arrivals, entries, ingest_seq)
+        for arrivals, changed in changes:
+            _write(session, batch, arrivals, changed, ingest_seq)
         _name_nodes(session, arranged)
         # One fact alone is always taken: its sender cannot halve it.
         max_days = MAX_DAYS if len(lines) > 1 else None
@@ -192,23 +203,23 @@ def _next_number(session: Session) -> int:
 
 def _changed(
     batch: _Batch, arrivals: Arrivals[SomeFact], known: Mapping[Key, SomeFact]
-) -> list[_Entry[SomeFact]]:
+) -> _Changes[SomeFact]:
     """The facts of one kind that change the store: each is merged with what stands under its key."""
+    if not known and len(arrivals.firsts) == len(arrivals.facts):
+        batch.stored += len(arrivals.facts)
+        return _Changes([(None, fact) for fact in arrivals.facts], is_staged=True)
     entries = {key: _Entry(fact, fact) for key, fact in known.items()}
-    for line, fact, values, key in zip(
-        arrivals.lines, arrivals.facts, arrivals.values, arrivals.keys, strict=True
-    ):
+    for line, fact, key in zip(arrivals.lines, arrivals.facts, arrivals.keys, strict=True):
         entry = entries.get(key)
         if entry is None:
-            entries[key] = _Entry(None, fact, values)
+            entries[key] = _Entry(None, fact)
             batch.stored += 1
         else:
-            kept = _settle(batch, arrivals.kind, line, entry.now, fact)
-            if kept is not entry.now:
-                entry.now, entry.values = kept, values if kept is fact else None
-    return [
-        entry for entry in entries.values() if entry.before is not entry.now and entry.before != entry.now
-    ]
+            entry.now = _settle(batch, arrivals.kind, line, entry.now, fact)
+    is_staged = all(entry.now == arrivals.facts[arrivals.firsts[key]] for key, entry in entries.items())
+    changed = (entry for entry in entries.values() if entry.before is not entry.now)
+    pairs = [(entry.before, entry.now) for entry in changed if entry.before != entry.now]
+    return _Changes(pairs, is_staged=is_staged and len(pairs) == len(entries))
 
 
 def _settle(
@@ -234,18 +245,16 @@ def _write(
     session: Session,
     batch: _Batch,
     arrivals: Arrivals[SomeFact],
-    changed: Sequence[_Entry[SomeFact]],
+    changes: _Changes[SomeFact],
     ingest_seq: int,
 ) -> None:
-    if not changed:
+    if not changes.pairs:
         return
     kind = arrivals.kind
-    rows = [entry.values or kind.values_of(entry.now) for entry in changed]
-    staged = {id(arrivals.values[place]) for place in arrivals.firsts.values()}
-    if len(rows) != len(staged) or not all(id(row) in staged for row in rows):
-        stage_rows(session, kind.model, kind.columns, rows)
+    if not changes.is_staged:
+        stage_rows(session, kind.model, kind.columns, (kind.values_of(now) for _, now in changes.pairs))
     merge_staged(session, kind.model, kind.columns, {"ingest_seq": ingest_seq})
-    batch.windows += kind.touched(((entry.before, entry.now) for entry in changed), batch.now_ms)
+    batch.windows += kind.touched(changes.pairs, batch.now_ms)
 
 
 def _name_nodes(session: Session, arranged: Sequence[Arrivals[Any]]) -> None:
