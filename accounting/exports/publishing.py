@@ -24,10 +24,9 @@ def published(target: Path, *, is_forced: bool = False) -> Iterator[BinaryIO]:
         ConflictError: The target is there, and may not be replaced.
         InvalidError: It cannot be written there.
     """
-    if not is_forced:
-        _require_free(target)
     part = target.with_name(f".{target.name}.part-{os.getpid()}")
     try:
+        _require_file(target) if is_forced else _require_free(target)
         with part.open("xb") as file:
             yield file
             file.flush()
@@ -37,7 +36,8 @@ def published(target: Path, *, is_forced: bool = False) -> Iterator[BinaryIO]:
         reason = error.strerror or str(error)
         raise InvalidError(f"cannot write {target}: {reason}; name another with --out") from None
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink()
 
 
 def _name(part: Path, target: Path, *, is_forced: bool) -> None:
@@ -60,3 +60,9 @@ def _require_free(target: Path) -> None:
     with suppress(FileNotFoundError, NotADirectoryError):
         target.lstat()
         raise ConflictError(f"{target} exists; replace it with --force, or name another with --out")
+
+
+def _require_file(target: Path) -> None:
+    """Devices, pipes and folders are never replaced, least of all by somebody who may do everything."""
+    if target.exists() and not target.is_file():
+        raise InvalidError(f"{target} is no file, so it is not replaced; name another with --out")

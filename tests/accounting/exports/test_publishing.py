@@ -76,6 +76,20 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
         pytest.fail("it began to work")
 
 
+def test_what_is_no_file_is_never_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for target in (pipe, tmp_path):
+        with pytest.raises(InvalidError, match="is no file"), published(target, is_forced=True):
+            pytest.fail("it began to work")
+    assert pipe.is_fifo()
+
+
+def test_a_name_that_cannot_be_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidError, match="cannot write"), published(tmp_path / ("x" * 250)):
+        pytest.fail("it began to work")
+
+
 @pytest.mark.parametrize("is_forced", [False, True])
 def test_a_killed_program_leaves_the_name_as_it_was(tmp_path: Path, *, is_forced: bool) -> None:
     target = tmp_path / "october.csv"
