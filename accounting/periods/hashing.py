@@ -8,23 +8,33 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import TypeAlias
 
 import msgspec
+import psycopg
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from accounting.ledger.rounding import EXACT
 from accounting.progress import Progress, unseen
+from accounting.store.columns import Exact
 from accounting.store.models import BillingPeriod, IssuedStatement, LedgerLine, SealedUse
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
 
 STATEMENT = "statement"
 CREDIT_NOTE = "credit_note"
 
 _ROWS_AT_A_TIME = 2_000
+_LINES_PER_LOOK = 10_000
+
+_ESCAPED = str.maketrans(
+    {"\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v"}
+)
+"""PostgreSQL's manual, COPY, text format."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,30 +104,48 @@ def broken_seal(session: Session, period: BillingPeriod, *, progress: Progress =
     return None if again == period.sha256 else "lines or documents are not those that were sealed"
 
 
-def hash_lines(
-    session: Session,
-    period: BillingPeriod,
-    columns: str,
-    *,
-    each: Callable[[Any], None] | None = None,
-    progress: Progress = unseen,
-) -> str:
-    """SHA-256 over the named columns of every line of a period, in the order of their ids."""
+def hash_lines(session: Session, period: BillingPeriod, columns: str, *, progress: Progress = unseen) -> str:
+    """SHA-256 over the named columns of every line of a period, in the order of their ids.
+
+    A line is written as PostgreSQL's COPY writes it: columns parted by tabs, a line feed at the end, amounts
+    without trailing zeros. There it comes from the database as it is, twelve million of them in a minute.
+    """
     digest = hashlib.sha256()
     names = columns.split(",")
-    total = session.scalar(select(func.count()).where(LedgerLine.period_id == period.id)) or 0
-    done = 0
-    for rows in _lines(session, period, names):
-        for row in rows:
-            digest.update(_canonical(row))
-            if each is not None:
-                each(row)
-        done += len(rows)
-        progress("hashing lines", done, total)
+    line = LedgerLine
+    total, first, last = session.execute(
+        select(func.count(), func.min(line.id), func.max(line.id)).where(line.period_id == period.id)
+    ).one()
+    if not total:
+        return digest.hexdigest()
+    is_postgresql = session.get_bind().dialect.name == "postgresql"
+    lines = (
+        _copied(session, period, names, (first, last)) if is_postgresql else _written(session, period, names)
+    )
+    for done, text in enumerate(lines):
+        digest.update(text)
+        if not done % _LINES_PER_LOOK:
+            progress("hashing lines", done, total)
     return digest.hexdigest()
 
 
-def _lines(session: Session, period: BillingPeriod, names: Sequence[str]) -> Iterator[Sequence[Any]]:
+def _copied(
+    session: Session, period: BillingPeriod, names: Sequence[str], ids: tuple[int, int]
+) -> Iterator[Buffer]:
+    driver = session.connection().connection.driver_connection
+    assert isinstance(driver, psycopg.Connection)
+    columns = LedgerLine.__table__.columns
+    texts = (f"trim_scale({name})" if isinstance(columns[name].type, Exact) else f"{name}" for name in names)
+    # The bounds let it walk the key in order, where it would sort all of the period else.
+    query = (
+        f"COPY (SELECT {', '.join(texts)} FROM ledger_line WHERE period_id = {int(period.id)} "  # noqa: S608
+        f"AND id BETWEEN {int(ids[0])} AND {int(ids[1])} ORDER BY id) TO STDOUT"
+    )
+    with driver.cursor().copy(query.encode()) as copy:
+        yield from copy
+
+
+def _written(session: Session, period: BillingPeriod, names: Sequence[str]) -> Iterator[Buffer]:
     table = LedgerLine.__table__
     statement = (
         select(*(table.columns[name] for name in names))
@@ -125,10 +153,15 @@ def _lines(session: Session, period: BillingPeriod, names: Sequence[str]) -> Ite
         .order_by(LedgerLine.id)
         .execution_options(yield_per=_ROWS_AT_A_TIME)
     )
-    yield from session.execute(statement).partitions()
+    for row in session.execute(statement):
+        yield ("\t".join(map(_text, row)) + "\n").encode()
 
 
-def _canonical(row: Sequence[object]) -> bytes:
-    # The same amount has the same bytes, whatever number of zeros a database gives back with it.
-    values = [f"{value.normalize(EXACT):f}" if isinstance(value, Decimal) else value for value in row]
-    return msgspec.json.encode(values) + b"\n"
+def _text(value: object) -> str:
+    """A value as COPY writes it."""
+    if value is None:
+        return "\\N"
+    if isinstance(value, Decimal):
+        # The same amount has the same text, whatever number of zeros a database gives back with it.
+        return f"{value.normalize(EXACT):f}"
+    return value.translate(_ESCAPED) if isinstance(value, str) else str(value)

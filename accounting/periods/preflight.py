@@ -18,11 +18,11 @@ from sqlalchemy.orm import Session
 
 from accounting.errors import InvalidError
 from accounting.ledger.calendar import Month, at_text, midnight_ms
-from accounting.ledger.rounding import amount_of
 from accounting.numbers import plain_decimal
 from accounting.periods.months import CLOSED, OPEN, named, require_period
 from accounting.periods.replacing import RATED
 from accounting.periods.statement import Coverage, coverage_of, rated_grace_ms
+from accounting.periods.totals import wrong_amounts
 from accounting.store.models import (
     AllocationReport,
     BillingAccount,
@@ -274,18 +274,8 @@ def _broken_hours(session: Session, account: BillingAccount, period: BillingPeri
 
 def _broken_amounts(session: Session, period: BillingPeriod) -> Iterator[Blocker]:
     """Lines whose amount is not their quantity at their price less their discount."""
-    table = LedgerLine
-    columns = (table.id, table.unit, table.quantity, table.unit_price, table.discount_percent, table.amount)
-    rows = session.execute(
-        select(*columns)
-        .where(table.period_id == period.id, table.revision == 0, table.unit_price.is_not(None))
-        .execution_options(yield_per=2_000)
-    )
-    broken = [
-        str(line_id)
-        for line_id, unit, quantity, unit_price, percent, amount in rows
-        if unit_price is not None and amount != amount_of(quantity, unit_price, unit=unit, percent=percent)
-    ]
+    of_period = LedgerLine.period_id == period.id, LedgerLine.revision == 0
+    broken = [str(line_id) for line_id in wrong_amounts(session, *of_period)]
     if broken:
         yield Blocker(
             "amounts",

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -21,9 +21,10 @@ from sqlalchemy import func, select, tuple_
 from sqlalchemy.orm import Session
 
 from accounting.ledger.intervals import Interval
-from accounting.ledger.rounding import EXACT, to_currency
+from accounting.ledger.rounding import EXACT, exact_sum, to_currency
 from accounting.periods.hashing import Blob, hash_lines, seal_hash
 from accounting.periods.months import named
+from accounting.periods.totals import Totals, totals_by_tenant
 from accounting.periods.use import SliceUses, UnallocatedUse, Use, measured_windows, unallocated_uses
 from accounting.progress import Progress, unseen
 from accounting.store.models import (
@@ -134,8 +135,9 @@ def make_seal(
     """
     columns = ",".join(sorted(column.name for column in LedgerLine.__table__.columns))
     paths = {tenant.id: tenant.path for tenant in session.scalars(select(Tenant))}
-    sums = _Sums(account.currency, paths)
-    digest = hash_lines(session, period, columns, each=sums.add, progress=progress)
+    digest = hash_lines(session, period, columns, progress=progress)
+    progress("adding lines up", 0, 0)
+    sums = _Sums(account.currency, paths, totals_by_tenant(session, period.id, account.currency))
     window = (period.starts_at_ms, period.ends_at_ms)
     document = sums.document(
         account,
@@ -159,30 +161,13 @@ def make_seal(
     )
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Sums:
-    """Adds lines up as they pass by."""
+    """What the lines come to."""
 
     currency: str | None
     paths: Mapping[int, str]
-    tenants: dict[int, TenantTotals] = field(default_factory=dict)
-    lines: int = 0
-    shown: Decimal = Decimal(0)
-
-    def add(self, row: Any) -> None:
-        totals = self.tenants.get(row.tenant_id)
-        if totals is None:
-            totals = self.tenants[row.tenant_id] = TenantTotals(self.paths[row.tenant_id])
-        self.lines += 1
-        totals.lines += 1
-        if row.kind == "usage":
-            totals.own_ppm_ms += row.own_quantity
-            totals.charged_ppm_ms += row.quantity
-        elif row.kind == "idle":
-            totals.idle_ppm_ms += row.quantity
-        if row.amount is not None and self.currency is not None:
-            totals.amount = EXACT.add(totals.amount, row.amount)
-            self.shown = EXACT.add(self.shown, to_currency(row.amount, self.currency))
+    by_tenant: Mapping[int, Totals]
 
     def document(
         self,
@@ -197,11 +182,20 @@ class _Sums:
         total: Decimal | None = None
         rounding: Decimal | None = None
         if account.currency is not None:
-            amount = Decimal(0)
-            for totals in self.tenants.values():
-                amount = EXACT.add(amount, totals.amount)
+            amount = exact_sum(one.amount for one in self.by_tenant.values())
             total = to_currency(amount, account.currency)
-            rounding = EXACT.subtract(total, self.shown)
+            rounding = EXACT.subtract(total, exact_sum(one.shown for one in self.by_tenant.values()))
+        tenants = [
+            TenantTotals(
+                self.paths[tenant_id],
+                one.lines,
+                one.own_ppm_ms,
+                one.charged_ppm_ms,
+                one.idle_ppm_ms,
+                one.amount,
+            )
+            for tenant_id, one in self.by_tenant.items()
+        ]
         return SealedDocument(
             account=account.code,
             period=named(period, account),
@@ -210,11 +204,11 @@ class _Sums:
             ends_at_ms=period.ends_at_ms,
             as_of_ms=period.as_of_ms,
             currency=account.currency,
-            lines=self.lines,
+            lines=sum(one.lines for one in tenants),
             amount=None if amount is None else amount.normalize(EXACT),
             rounding=rounding,
             total=total,
-            tenants=sorted(self.tenants.values(), key=lambda totals: totals.tenant),
+            tenants=sorted(tenants, key=lambda totals: totals.tenant),
             devices=devices,
             unallocated=unallocated,
         )

@@ -8,23 +8,28 @@ Source: DESIGN section 5 (three invariants), `reference/ledger.md §9`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal
+from itertools import groupby
+from operator import attrgetter
+from typing import NamedTuple, TypeAlias
 
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, and_, false, func, or_, select
 from sqlalchemy.orm import Session
 
-from accounting.access.viewer import COMMAND_LINE
+from accounting.access.viewer import COMMAND_LINE, is_at_or_below
 from accounting.ledger.calendar import Month, day_bounds_ms, month_bounds_ms
 from accounting.ledger.intervals import Interval, overlaps
 from accounting.ledger.policies import FOREVER_MS
 from accounting.ledger.rounding import amount_of, exact_sum, to_currency
 from accounting.periods.card import devices_held_or_present
-from accounting.periods.compute import MS_PER_DAY, Computed, Rulebook, compute, read_rulebook
+from accounting.periods.compute import MS_PER_DAY, Computed, Rulebook, compute_cards, read_rulebook
 from accounting.periods.findings import Finding, card_named
 from accounting.periods.lines import Line
 from accounting.periods.months import CLOSED
+from accounting.periods.reading import groups_of, of_devices
 from accounting.periods.replacing import RATED
 from accounting.periods.statement import rated_as_of_ms, rated_grace_ms, state_statement
 from accounting.periods.verify_sealed import SealedVerified, closed_periods, verify_sealed
@@ -40,6 +45,8 @@ from accounting.store.models import (
     TenantDiscount,
 )
 from contract.ids import ClusterCode, DeviceKey, DeviceUuid, NodeUid
+
+_CARDS_AT_A_TIME = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +94,6 @@ def verify_period(session: Session, month: Month, *, progress: Progress = unseen
         return Verified(str(month), as_of_ms, 0, 0, 0, 0, (), _pending(session, (0, FOREVER_MS)), ())
     whole = (min(start for start, _ in windows.values()), max(end for _, end in windows.values()))
     whole = (whole[0] - whole[0] % MS_PER_DAY, -(-whole[1] // MS_PER_DAY) * MS_PER_DAY)
-    hours = session.scalars(
-        select(DeviceHour).where(DeviceHour.hour_ms >= whole[0], DeviceHour.hour_ms < whole[1])
-    ).all()
     closed = closed_periods(session, windows, (CLOSED,))
     sealed = SealedVerified()
     for code, period in sorted(closed.items()):
@@ -97,12 +101,11 @@ def verify_period(session: Session, month: Month, *, progress: Progress = unseen
         verify_sealed(session, account, period, sealed, progress=progress)
         sealed.statements += 1
     windows = {code: window for code, window in windows.items() if code not in closed}
-    lines = [line for code, window in windows.items() for line in _lines(session, code, window)]
-    statements = _Statements(session, month, lines)
-    again = _Recomputation(session, windows, whole, hours, lines, as_of_ms=as_of_ms)
+    statements = _Statements(session, month, windows)
+    again = _Recomputation(session, windows, whole, as_of_ms=as_of_ms)
+    in_whole = DeviceHour.hour_ms >= whole[0], DeviceHour.hour_ms < whole[1]
     findings = [
-        *_hours_close(hours),
-        *_amounts(session, lines),
+        *_hours_close(session, *in_whole),
         *statements.findings(),
         *again.findings(progress),
         *sealed.findings,
@@ -110,23 +113,26 @@ def verify_period(session: Session, month: Month, *, progress: Progress = unseen
     return Verified(
         period=str(month),
         as_of_ms=as_of_ms,
-        device_hours=len(hours),
-        lines=len(lines) + sealed.lines,
+        device_hours=session.scalar(select(func.count()).select_from(DeviceHour).where(*in_whole)) or 0,
+        lines=statements.lines + sealed.lines,
         statements=statements.count + sealed.statements,
         days_recomputed=again.days + sealed.days,
         findings=findings,
         pending=_pending(session, whole),
         late=sealed.late,
-        unrated_models=sorted({line.model for line in lines if line.currency and line.amount is None}),
+        unrated_models=statements.unrated_models,
     )
 
 
-def _lines(session: Session, account: str, window: Interval) -> Sequence[LedgerLine]:
-    return session.scalars(
-        select(LedgerLine)
-        .where(LedgerLine.account == account, LedgerLine.day_ms >= window[0], LedgerLine.day_ms < window[1])
-        .order_by(LedgerLine.id)
-    ).all()
+def _of_month(windows: Mapping[str, Interval]) -> ColumnElement[bool]:
+    """Lines of these accounts, each in its own window."""
+    return or_(
+        false(),
+        *(
+            and_(LedgerLine.account == code, LedgerLine.day_ms >= start, LedgerLine.day_ms < end)
+            for code, (start, end) in windows.items()
+        ),
+    )
 
 
 def _device(cluster: str, node_uid: str, device_uuid: str) -> DeviceKey:
@@ -147,60 +153,79 @@ def _pending(session: Session, window: Interval) -> list[str]:
     return [card_named(key, day_ms) for key, day_ms in sorted(_due(session, window))]
 
 
-def _hours_close(hours: Sequence[DeviceHour]) -> Iterator[Finding]:
-    for row in hours:
-        parts = (row.charged_ppm_ms, row.idle_ppm_ms, row.down_ppm_ms)
-        if sum(parts) != row.present_ppm_ms or min(parts) < 0:
-            yield Finding(
-                "device_hour_closes",
-                card_named(_device(row.cluster, row.node_uid, row.device_uuid), row.hour_ms),
-                f"charged {parts[0]} + idle {parts[1]} + down {parts[2]} is not present {row.present_ppm_ms}",
-            )
+def _hours_close(session: Session, *where: ColumnElement[bool]) -> Iterator[Finding]:
+    table = DeviceHour
+    parts = (table.charged_ppm_ms, table.idle_ppm_ms, table.down_ppm_ms)
+    is_broken = or_(parts[0] + parts[1] + parts[2] != table.present_ppm_ms, *(part < 0 for part in parts))
+    for row in session.scalars(select(table).where(*where, is_broken)):
+        yield Finding(
+            "device_hour_closes",
+            card_named(_device(row.cluster, row.node_uid, row.device_uuid), row.hour_ms),
+            f"charged {row.charged_ppm_ms} + idle {row.idle_ppm_ms} + down {row.down_ppm_ms} is not present "
+            f"{row.present_ppm_ms}",
+        )
 
 
-def _amounts(session: Session, lines: Sequence[LedgerLine]) -> Iterator[Finding]:
+class _Amounts:
     """Each amount is its quantity at the price and less the discount of the versions that it names."""
-    versions = {row.id: row.unit_price for row in session.scalars(select(PriceVersion))}
-    discounts = {row.id: row.percent for row in session.scalars(select(TenantDiscount))}
-    for line in lines:
-        if line.kind not in RATED_KINDS:
-            continue  # what moves money has no price
-        wanted: Decimal | None = None
-        if line.price_version_id is not None and line.currency is not None:
-            wanted = amount_of(
-                line.quantity,
-                versions[line.price_version_id],
-                unit=line.unit,
-                percent=None if line.discount_version_id is None else discounts[line.discount_version_id],
-            )
-        if line.amount != wanted:
-            yield Finding(
-                "line_amount",
-                f"line {line.id} of {line.account}",
-                f"the amount is {line.amount}, its quantity at its price is {wanted}",
-            )
+
+    def __init__(self, session: Session) -> None:
+        self._prices = {row.id: row.unit_price for row in session.scalars(select(PriceVersion))}
+        self._discounts = {row.id: row.percent for row in session.scalars(select(TenantDiscount))}
+
+    def findings(self, lines: Iterable[LedgerLine]) -> Iterator[Finding]:
+        """Of lines that rating made: what moves money has no price."""
+        for line in lines:
+            wanted: Decimal | None = None
+            if line.price_version_id is not None and line.currency is not None:
+                of_discount = line.discount_version_id
+                wanted = amount_of(
+                    line.quantity,
+                    self._prices[line.price_version_id],
+                    unit=line.unit,
+                    percent=None if of_discount is None else self._discounts[of_discount],
+                )
+            if line.amount != wanted:
+                yield Finding(
+                    "line_amount",
+                    f"line {line.id} of {line.account}",
+                    f"the amount is {line.amount}, its quantity at its price is {wanted}",
+                )
 
 
 class _Statements:
-    """The statement of every tenant that has lines, against those lines."""
+    """The statement of every tenant that has lines, against those lines; one tenant's at a time."""
 
-    def __init__(self, session: Session, month: Month, lines: Sequence[LedgerLine]) -> None:
+    def __init__(self, session: Session, month: Month, windows: Mapping[str, Interval]) -> None:
         self._session = session
         self._month = month
-        self._lines: dict[tuple[str, int], list[LedgerLine]] = {}
-        for line in lines:
-            self._lines.setdefault((line.account, line.tenant_id), []).append(line)
-        self.count = len(self._lines)
+        self._windows = windows
+        line = LedgerLine
+        rows = session.execute(
+            select(line.account, line.tenant_id, func.count())
+            .where(_of_month(windows))
+            .group_by(line.account, line.tenant_id)
+        ).all()
+        self._of = sorted((account, tenant_id) for account, tenant_id, _ in rows)
+        self.count = len(rows)
+        self.lines = sum(lines for _, _, lines in rows)
+        self.unrated_models = session.scalars(
+            select(line.model)
+            .where(_of_month(windows), line.currency.is_not(None), line.amount.is_(None))
+            .distinct()
+            .order_by(line.model)
+        ).all()
 
     def findings(self) -> Iterator[Finding]:
-        for (account, tenant_id), lines in sorted(self._lines.items()):
+        for account, tenant_id in self._of:
             tenant = self._session.get_one(Tenant, tenant_id)
             stated = state_statement(
                 self._session, COMMAND_LINE, self._month, tenant.path, account_code=account
             )
+            self._session.expunge_all()
             if stated.currency is None or stated.total is None or stated.rounding is None:
                 continue
-            exact = exact_sum(line.amount for line in lines if line.amount is not None)
+            exact = self._exact(account, tenant.path)
             shown = exact_sum(line.shown for line in stated.lines if line.shown is not None)
             wanted = to_currency(exact, stated.currency)
             if stated.total != wanted or shown + stated.rounding != stated.total:
@@ -210,86 +235,90 @@ class _Statements:
                     f"lines: {exact}, shown {shown} + rounding {stated.rounding}, total {stated.total}",
                 )
 
+    def _exact(self, account: str, path: str) -> Decimal:
+        """The amounts of a tenant and of all below it, as its statement has them."""
+        amounts = self._session.scalars(
+            select(LedgerLine.amount)
+            .join(Tenant, Tenant.id == LedgerLine.tenant_id)
+            .where(
+                _of_month({account: self._windows[account]}),
+                is_at_or_below(path),
+                LedgerLine.amount.is_not(None),
+            )
+        )
+        return exact_sum(amount for amount in amounts if amount is not None)
+
 
 @dataclass(slots=True)
 class _Recomputation:
-    """The ledger of every card and day of the period, computed again."""
+    """The ledger of every card and day of the period, computed again, some cards at a time."""
 
     session: Session
-    windows: dict[str, Interval]
+    windows: Mapping[str, Interval]
     whole: Interval
-    hours: Sequence[DeviceHour]
-    lines: Sequence[LedgerLine]
     as_of_ms: int
     days: int = 0
+    _rulebook: Rulebook = field(init=False)
+    _paths: dict[int, str] = field(init=False)
+    _due: dict[DeviceKey, list[int]] = field(init=False)
 
-    @property
-    def grace_ms(self) -> int:
-        return rated_grace_ms(self.session)
+    def __post_init__(self) -> None:
+        self._rulebook = read_rulebook(self.session)
+        self._paths = {tenant.id: tenant.path for tenant in self.session.scalars(select(Tenant))}
+        self._due = defaultdict(list)
+        for key, day_ms in _due(self.session, (self.whole[0] - MS_PER_DAY, self.whole[1] + MS_PER_DAY)):
+            self._due[key].append(day_ms)
 
     def findings(self, progress: Progress = unseen) -> Iterator[Finding]:
-        """Differences on cards and days that are not due."""
-        rulebook = read_rulebook(self.session)
-        due = _due(self.session, (self.whole[0] - MS_PER_DAY, self.whole[1] + MS_PER_DAY))
-        cards = self._cards()
-        for done, key in enumerate(cards):
+        """Wrong amounts; differences on cards and days that are not due."""
+        amounts, cards = _Amounts(self.session), self._cards()
+        today_ms = self.as_of_ms - self.as_of_ms % MS_PER_DAY
+        run = (self.whole[0], min(self.whole[1], today_ms + MS_PER_DAY))
+        done = 0
+        for group in _groups(cards):
             progress("computing again", done, len(cards))
-            today_ms = self.as_of_ms - self.as_of_ms % MS_PER_DAY
-            run = (self.whole[0], min(self.whole[1], today_ms + MS_PER_DAY))
-            if run[0] >= run[1]:
-                continue
-            computed = compute(
-                self.session, key, run, rulebook, as_of_ms=self.as_of_ms, grace_ms=self.grace_ms
-            )
-            due_days = [day_ms for marked, day_ms in due if marked == key]
+            stored = _Stored(self.session, group, self.whole, self.windows)
+            for of_card in stored.lines.values():
+                yield from amounts.findings(of_card)
+            if run[0] < run[1]:
+                yield from self._of_group(group, run, stored)
+            done += len(group)
+
+    def _of_group(self, group: Sequence[DeviceKey], run: Interval, stored: _Stored) -> Iterator[Finding]:
+        grace_ms = rated_grace_ms(self.session)
+        for computed in compute_cards(
+            self.session, group, run, self._rulebook, as_of_ms=self.as_of_ms, grace_ms=grace_ms
+        ):
+            key = computed.card.key
+            due_days = self._due.get(key, ())
             self.days += (run[1] - run[0]) // MS_PER_DAY - len(due_days)
-            yield from self._hours(computed, due_days)
-            yield from self._line_findings(computed, due_days, rulebook)
+            yield from _hours_again(computed, stored.hours[key], due_days)
+            yield from self._lines_again(computed, stored.lines[key], due_days)
 
     def _cards(self) -> list[DeviceKey]:
-        known = set(devices_held_or_present(self.session, self.whole, grace_ms=self.grace_ms))
-        known.update(_device(row.cluster, row.node_uid, row.device_uuid) for row in self.hours)
-        known.update(_device(row.cluster, row.node_uid, row.device_uuid) for row in self._rated())
+        known = set(devices_held_or_present(self.session, self.whole, grace_ms=rated_grace_ms(self.session)))
+        hour, line = DeviceHour, LedgerLine
+        of_hours = select(hour.cluster, hour.node_uid, hour.device_uuid).where(
+            hour.hour_ms >= self.whole[0], hour.hour_ms < self.whole[1]
+        )
+        of_lines = select(line.cluster, line.node_uid, line.device_uuid).where(
+            _of_month(self.windows), line.kind.in_(RATED_KINDS)
+        )
+        for query in (of_hours, of_lines):
+            known.update(_device(*row) for row in self.session.execute(query.distinct()))
         return sorted(known)
 
-    def _rated(self) -> list[LedgerLine]:
-        return [line for line in self.lines if line.kind in RATED_KINDS]
-
-    def _hours(self, computed: Computed, due_days: Sequence[int]) -> Iterator[Finding]:
-        key = computed.card.key
-        stored = {
-            row.hour_ms: (row.present_ppm_ms, row.charged_ppm_ms, row.idle_ppm_ms, row.down_ppm_ms)
-            for row in self.hours
-            if _device(row.cluster, row.node_uid, row.device_uuid) == key
-        }
-        again = {
-            hour_ms: (hour.present_ppm_ms, hour.charged_ppm_ms, hour.idle_ppm_ms, hour.down_ppm_ms)
-            for hour_ms, hour in computed.hours.items()
-        }
-        for hour_ms in sorted(stored.keys() | again.keys()):
-            is_due = hour_ms - hour_ms % MS_PER_DAY in due_days
-            if not is_due and stored.get(hour_ms) != again.get(hour_ms):
-                yield Finding(
-                    "hour_recomputed",
-                    card_named(key, hour_ms),
-                    f"stored {stored.get(hour_ms)}, the facts give {again.get(hour_ms)} "
-                    "(present, charged, idle, down in ppm·ms)",
-                )
-
-    def _line_findings(
-        self, computed: Computed, due_days: Sequence[int], rulebook: Rulebook
+    def _lines_again(
+        self, computed: Computed, lines: Sequence[LedgerLine], due_days: Sequence[int]
     ) -> Iterator[Finding]:
         key = computed.card.key
-        paths = {tenant.id: tenant.path for tenant in self.session.scalars(select(Tenant))}
-        stored = {
-            _stored_key(line, paths): _stored_values(line)
-            for line in self._rated()
-            if _device(line.cluster, line.node_uid, line.device_uuid) == key
-        }
+        stored = {_stored_key(line, self._paths): _stored_values(line) for line in lines}
         again = {
             _computed_key(line): _computed_values(line) for line in computed.lines if self._is_of_period(line)
         }
-        books = rulebook.books[key.cluster]
+        if stored == again:
+            return
+        books = self._rulebook.books[key.cluster]
         zones = {one.code: one.time_zone for one in books.accounts}
         for line_key in sorted(stored.keys() | again.keys()):
             if stored.get(line_key) == again.get(line_key):
@@ -308,8 +337,70 @@ class _Recomputation:
         return window[0] <= line.key.day_ms < window[1]
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class _LineKey:
+_HourSums: TypeAlias = tuple[int, int, int, int]
+"""Present, charged, idle and down time."""
+
+
+class _Stored:
+    """What is stored of some cards: hours and rated lines of open periods, by card."""
+
+    def __init__(
+        self,
+        session: Session,
+        keys: Sequence[DeviceKey],
+        whole: Interval,
+        windows: Mapping[str, Interval],
+    ) -> None:
+        self.hours: dict[DeviceKey, dict[int, _HourSums]] = {key: {} for key in keys}
+        self.lines: dict[DeviceKey, list[LedgerLine]] = {key: [] for key in keys}
+        hour = DeviceHour
+        columns = (hour.cluster, hour.node_uid, hour.device_uuid, hour.hour_ms)
+        sums = (hour.present_ppm_ms, hour.charged_ppm_ms, hour.idle_ppm_ms, hour.down_ppm_ms)
+        for group in groups_of(session, keys):
+            rows = session.execute(
+                select(*columns, *sums).where(
+                    of_devices(hour, group), hour.hour_ms >= whole[0], hour.hour_ms < whole[1]
+                )
+            )
+            for cluster, node_uid, device_uuid, hour_ms, present, charged, idle, down in rows:
+                of_card = self.hours[_device(cluster, node_uid, device_uuid)]
+                of_card[hour_ms] = (present, charged, idle, down)
+            lines = session.scalars(
+                select(LedgerLine)
+                .where(of_devices(LedgerLine, group), _of_month(windows), LedgerLine.kind.in_(RATED_KINDS))
+                .order_by(LedgerLine.id)
+            ).all()
+            for line in lines:
+                self.lines[_device(line.cluster, line.node_uid, line.device_uuid)].append(line)
+            session.expunge_all()
+
+
+def _groups(cards: Sequence[DeviceKey]) -> Iterator[Sequence[DeviceKey]]:
+    """Neighbouring cards of one cluster, some at a time."""
+    for _, of_cluster in groupby(cards, key=attrgetter("cluster")):
+        rest = list(of_cluster)
+        yield from (rest[at : at + _CARDS_AT_A_TIME] for at in range(0, len(rest), _CARDS_AT_A_TIME))
+
+
+def _hours_again(
+    computed: Computed, stored: Mapping[int, _HourSums], due_days: Sequence[int]
+) -> Iterator[Finding]:
+    again = {
+        hour_ms: (hour.present_ppm_ms, hour.charged_ppm_ms, hour.idle_ppm_ms, hour.down_ppm_ms)
+        for hour_ms, hour in computed.hours.items()
+    }
+    for hour_ms in sorted(stored.keys() | again.keys()):
+        is_due = hour_ms - hour_ms % MS_PER_DAY in due_days
+        if not is_due and stored.get(hour_ms) != again.get(hour_ms):
+            yield Finding(
+                "hour_recomputed",
+                card_named(computed.card.key, hour_ms),
+                f"stored {stored.get(hour_ms)}, the facts give {again.get(hour_ms)} "
+                "(present, charged, idle, down in ppm·ms)",
+            )
+
+
+class _LineKey(NamedTuple):
     """What makes a stored line and a computed one the same."""
 
     account: str
@@ -321,8 +412,7 @@ class _LineKey:
     charge_from_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class _LineValues:
+class _LineValues(NamedTuple):
     charge_to_ms: int
     own_quantity: int
     quantity: int

@@ -10,6 +10,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 
 import msgspec
 from sqlalchemy import func, select
@@ -29,6 +30,7 @@ from accounting.periods.recompute import (
     watermark_of,
 )
 from accounting.periods.sealing import decode_document
+from accounting.periods.totals import totals_by_tenant
 from accounting.progress import Progress, unseen
 from accounting.store.models import (
     BillingAccount,
@@ -136,19 +138,11 @@ def _totals(session: Session, period: BillingPeriod, name: str) -> Iterator[Find
         return  # found already: its hash does not hold
     if document.currency is None or document.total is None or document.rounding is None:
         return
-    rows = session.execute(
-        select(Tenant.path, LedgerLine.amount)
-        .join(Tenant, Tenant.id == LedgerLine.tenant_id)
-        .where(LedgerLine.period_id == period.id, LedgerLine.amount.is_not(None))
-        .execution_options(yield_per=2_000)
-    )
+    paths = {tenant.id: tenant.path for tenant in session.scalars(select(Tenant))}
+    totals = totals_by_tenant(session, period.id, document.currency)
     sums = {one.tenant: one.amount for one in document.tenants}
-    shown = document.rounding
-    again = dict.fromkeys(sums, exact_sum(()))
-    for path, amount in rows:
-        assert amount is not None
-        again[path] = EXACT.add(again.get(path, exact_sum(())), amount)
-        shown = EXACT.add(shown, to_currency(amount, document.currency))
+    again = dict.fromkeys(sums, Decimal(0)) | {paths[of]: one.amount for of, one in totals.items()}
+    shown = EXACT.add(document.rounding, exact_sum(one.shown for one in totals.values()))
     total = to_currency(exact_sum(again.values()), document.currency)
     if again != sums or total != document.total or shown != document.total:
         differing = sorted(path for path in again.keys() | sums.keys() if again.get(path) != sums.get(path))
