@@ -5,7 +5,8 @@ Run: python -m benchmarks.exporter_decode [--files 320] [--rounds 30]
 The floor opens each file, asks for its size, reads the same bytes in the two pieces in which they lie
 (header with its two slots, tail) and closes it. `decode` is what the sampler does: the same, plus the
 second look that proves the bytes belong together, plus all values. Both run in turns in one process;
-the ratio of the medians is printed as a table and as JSON, and judged by whoever reads it.
+the ratio of the fastest rounds (others may use the machine, too) is printed as a table and as JSON, and judged
+by whoever reads it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import argparse
 import gzip
 import json
 import os
-import statistics
 import tempfile
 import time
 from collections.abc import Callable
@@ -112,18 +112,18 @@ def main() -> None:
                 took[name].append(seconds(run))
         for file, _ in opened:
             file.close()
-    medians = {name: statistics.median(values) for name, values in took.items()}
-    print(f"{options.files} regions x 2 processes, median of {options.rounds} rounds")
+    least = {name: min(values) for name, values in took.items()}
+    print(f"{options.files} regions x 2 processes, fastest of {options.rounds} rounds")
     print(f"{'':<20}{'ms':>8}{'us a file':>12}{'x floor':>10}")
-    for name, value in medians.items():
-        ratio = value / medians["floor"]
+    for name, value in least.items():
+        ratio = value / least["floor"]
         print(f"{name:<20}{value * 1e3:>8.2f}{value / options.files * 1e6:>12.1f}{ratio:>10.2f}")
     result = {
         "benchmark": "decode",
         "files": options.files,
         "processes": 2,
-        "decode_to_floor": round(medians["decode"] / medians["floor"], 2),
-        "decode_to_floor_in_one_piece": round(medians["decode"] / medians["floor in one piece"], 2),
+        "decode_to_floor": round(least["decode"] / least["floor"], 2),
+        "decode_to_floor_in_one_piece": round(least["decode"] / least["floor in one piece"], 2),
         "at_most": 3.0,
     }
     print(json.dumps(result))

@@ -47,12 +47,9 @@ class CacheFile:
 
     Whoever keeps it open must know that its path still leads to it, and `refresh` it before each read:
     a file's size can change.
-
-    Attributes:
-        identity: Which file it is, with its size when it was looked at last.
     """
 
-    __slots__ = ("_fd", "_pread", "_status", "identity", "path")
+    __slots__ = ("_fd", "_identity", "_status", "path")
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """Open `path`.
@@ -65,13 +62,20 @@ class CacheFile:
             self._fd = os.open(path, _FLAGS)
         except (OSError, ValueError) as error:
             raise _refusal(self.path, error) from error
-        self._pread = partial(os.pread, self._fd)
-        self._status = status = os.fstat(self._fd)
-        self.identity = FileIdentity(status.st_dev, status.st_ino, status.st_size)
+        self._identity: FileIdentity | None = None
+        self._status = os.fstat(self._fd)
         if stat.S_IFMT(self._status.st_mode) != stat.S_IFREG:
             self.close()
             kind = _kind(self._status.st_mode)
             raise CacheOpenError("not_regular", f"{printable(self.path)}: {kind}, not a regular file")
+
+    @property
+    def identity(self) -> FileIdentity:
+        """Which file this is, with its size when it was looked at last."""
+        if self._identity is None:
+            status = self._status
+            self._identity = FileIdentity(status.st_dev, status.st_ino, status.st_size)
+        return self._identity
 
     @property
     def modified_ns(self) -> int:
@@ -85,11 +89,11 @@ class CacheFile:
             CacheOpenError: The file system fails.
         """
         try:
-            self._status = status = os.fstat(self._fd)
+            before, self._status = self._status, os.fstat(self._fd)
         except OSError as error:
             raise _refusal(self.path, error) from error
-        if status.st_size != self.identity.size:
-            self.identity = FileIdentity(status.st_dev, status.st_ino, status.st_size)
+        if self._status.st_size != before.st_size:
+            self._identity = None
 
     def read(
         self,
@@ -106,7 +110,7 @@ class CacheFile:
         """
         try:
             return read_region(
-                self._pread,
+                partial(os.pread, self._fd),
                 self._status.st_size,
                 self.path,
                 pause=pause,

@@ -14,7 +14,6 @@ Live files and unpacked fixtures share this module: both are a `Pread`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import zip_longest
 from typing import Final, TypeAlias
 
 from msgspec import structs
@@ -194,15 +193,14 @@ def _layout_of(candidates: tuple[Layout, ...], head: bytes) -> Layout | None:
 
 def _may_be_frozen(slots: list[Slot], previous: Region | None) -> bool:
     """Whether a slot was moved, or NVML's figure has clearly left one behind; nearly never."""
-    before = () if previous is None else previous.slots
-    for slot, then in zip_longest(slots, before[: len(slots)]):
-        # A move changes who stands at a place; a mere newcomer, at the end, moves nobody.
-        if then is not None and (
-            then.pid != slot.pid or (then.quality and Quality.SLOT_FROZEN in then.quality)
-        ):
-            return True
+    for slot in slots:
         for use in slot.devices:
             if use.monitorused_bytes - use.total_bytes > FROZEN_BYTES:
+                return True
+    if previous is not None:
+        # A move changes who stands at a place; a mere newcomer, at the end, moves nobody.
+        for slot, then in zip(slots, previous.slots, strict=False):
+            if then.pid != slot.pid or (then.quality and Quality.SLOT_FROZEN in then.quality):
                 return True
     return False
 
