@@ -38,6 +38,8 @@ from accounting.store.models import (
     IngestCounter,
     LedgerLine,
     PriceVersion,
+    TenantMove,
+    TenantRule,
 )
 from accounting.store.versions import Known
 from accounting.tenants.tree import TenantTree
@@ -186,7 +188,10 @@ def _find(
     counter = session.get(IngestCounter, 1)
     return _Found(
         differences=differences,
-        reasons=[_reason(session, one, reason) for one in differences],
+        reasons=[
+            _reason(session, one, reason, has_new_owners=_has_new_owners(known_to(period, last), known))
+            for one in differences
+        ],
         revision=1 if last is None else last.revision + 1,
         as_of_ms=recomputation.as_of_ms,
         ingest_watermark=0 if counter is None else counter.last_seq,
@@ -194,9 +199,18 @@ def _find(
     )
 
 
-def _reason(session: Session, one: Difference, given: str | None) -> str:
+def _has_new_owners(before: Known, after: Known) -> bool:
+    """Whether tenant rules or moves are taken up that the seal did not know."""
+    tables = (TenantRule.__tablename__, TenantMove.__tablename__)
+    return any(before.newest.get(table, 0) != after.newest.get(table, 0) for table in tables)
+
+
+def _reason(session: Session, one: Difference, given: str | None, *, has_new_owners: bool) -> str:
     """Why a line is posted: what was asked, and the versions that took the place of others."""
     parts = [] if given is None else [given]
+    is_all_or_nothing = not one.stands.own_quantity or not one.again.own_quantity
+    if has_new_owners and is_all_or_nothing:
+        parts.append("tenant rules or moves recorded after the close")
     gone = sorted(one.stands.price_versions - one.again.price_versions)
     come = sorted(one.again.price_versions - one.stands.price_versions)
     for version_id in come if gone else ():

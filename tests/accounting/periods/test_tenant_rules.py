@@ -424,6 +424,9 @@ def test_a_closed_month_stays_and_is_named_in_the_preview(
         ("acme/speech/alpha", Decimal(36)),
     }
     assert len(corrected.deltas) == 8
+    assert {one.reason for one in corrected.deltas} == {
+        "moved late; tenant rules or moves recorded after the close"
+    }
     assert not teams.correct("acme", now_ms=closing, with_versions=True).deltas
     assert_verified(teams)
 
