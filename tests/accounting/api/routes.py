@@ -92,7 +92,13 @@ def _facts(_names: Names) -> list[Call]:
 _EXPORTS = [
     f"exports/{MONTH}?{whose}&format={form}"
     for whose in ("tenant={tenant}", "account={account}", "tenant={tenant}&account={account}")
-    for form in ("csv", "json", "focus")
+    for form in (
+        "csv",
+        "json",
+        "focus",
+        "focus&focus_dataset=invoice-detail",
+        "focus&focus_dataset=billing-period",
+    )
 ]
 _GROUPS = (
     "tenant,account",
