@@ -129,7 +129,8 @@ def verify(token: str, trusts: Sequence[Trust], *, now_ms: int) -> Viewer:
         TokenRefusedError: Nobody that may report. What is wrong is told only of a token that is genuine.
     """
     trust, claims = _genuine(token, trusts)
-    if claims.exp * 1000 <= now_ms or (claims.nbf or 0) * 1000 > now_ms + EARLY_MS:
+    is_over = not claims.exp * 1000 > now_ms  # so that what is no number is over
+    if is_over or (claims.nbf or 0) * 1000 > now_ms + EARLY_MS:
         raise TokenRefusedError
     account = claims.sub.removeprefix(_SUBJECT).replace(":", "/", 1)
     if not claims.sub.startswith(_SUBJECT):

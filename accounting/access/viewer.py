@@ -1,7 +1,7 @@
 """Who asks, and the one place where a query is narrowed to what they may see.
 
-Invariant: every query whose answer reaches a person goes through `only_visible`. What a viewer may not
-see looks like what does not exist.
+Invariant: every query whose answer reaches a person goes through `tenant_is_visible`, and in a transaction
+of the viewer's `scope`. What a viewer may not see looks like what does not exist.
 """
 
 from __future__ import annotations
@@ -75,13 +75,6 @@ def tenant_is_visible(viewer: Viewer) -> ColumnElement[bool]:
     if viewer.role != "tenant" or not viewer.tenant_path:
         return false()
     return is_at_or_below(viewer.tenant_path)
-
-
-def path_is_visible(viewer: Viewer, path: str) -> bool:
-    """Whether a viewer may see a tenant by its path, also one that is in no table."""
-    if viewer.sees_everything:
-        return True
-    return viewer.role == "tenant" and bool(viewer.tenant_path) and is_below(path, viewer.tenant_path or "")
 
 
 def is_below(path: str, root: str) -> bool:

@@ -345,8 +345,6 @@ def without_filter(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, module in list(sys.modules.items()):
         if name.startswith("accounting") and hasattr(module, "tenant_is_visible"):
             monkeypatch.setattr(module, "tenant_is_visible", lambda _viewer: true())
-        if name.startswith("accounting") and hasattr(module, "path_is_visible"):
-            monkeypatch.setattr(module, "path_is_visible", lambda _viewer, _path: True)
 
 
 @pytest.mark.parametrize("state", ["open", "closed"])
