@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tests.accounting.api.conftest import Api
 
-EXAMPLES = int(os.environ.get("SLICEMETER_REQUESTS_EACH", "6"))
+EXAMPLES = int(os.environ.get("SLICEMETER_REQUESTS_EACH", "4"))
 """Of each route, role and mode."""
 
 
