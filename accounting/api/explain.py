@@ -9,7 +9,8 @@ from fastapi import APIRouter, Path, Query, Response
 
 from accounting.api.dependencies import InService, Reader
 from accounting.api.reports import answer
-from accounting.periods.explain import explain_day, explain_line
+from accounting.api.windows import AskedPage
+from accounting.periods.explain import explain_line, lines_of_day
 from accounting.reports.explanation import explanation_document, explanations_document
 
 MAX_ID = 2**63 - 1
@@ -30,7 +31,9 @@ def explain_a_day(
     viewer: Reader,
     tenant: Annotated[str, Query(description="a tenant's path, or its code where only one has it")],
     day: Annotated[date, Query(description="a local day of its account, as 2026-10-01")],
+    page: AskedPage,
 ) -> Response:
     """Every line of a tenant, and of all below it, on a day."""
     with service.database.reading() as session:
-        return answer(explanations_document(explain_day(session, viewer, tenant, day)))
+        lines = lines_of_day(session, viewer, tenant, day)
+        return answer(explanations_document(session, viewer, lines, page))

@@ -9,15 +9,15 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy.orm import Session
 
 from accounting.access.audit import MAX_REASON
+from accounting.api.answering import Wanted
 from accounting.api.closing import TenantName
 from accounting.api.dependencies import InService, Operator
 from accounting.api.idempotency import ObeyedOnce
-from accounting.api.reports import answer
-from accounting.api.windows import instant_of_text
+from accounting.api.windows import AskedPage, instant_of_text
 from accounting.prices.book import MAX_MODEL, parse_currency, parse_unit_price, set_price
 from accounting.prices.discounts import list_discounts, parse_percent, set_discount
 from accounting.prices.policies import set_policy
-from accounting.reports.books import discount_document, policy_document, price_document
+from accounting.reports.books import discount_document, discounts_document, policy_document, price_document
 from accounting.reports.documents import Document
 from accounting.tenants.tree import find_tenant
 
@@ -116,11 +116,12 @@ def post_policy(service: InService, once: ObeyedOnce, policy: NewPolicy) -> Resp
 def discounts(
     service: InService,
     viewer: Operator,  # noqa: ARG001 - asking is what keeps tenants out
+    page: AskedPage,
+    wants: Wanted,
 ) -> Response:
     """Every version of every tenant's discount, superseded ones too."""
     with service.database.reading() as session:
-        rows = [discount_document(path, version) for path, version in list_discounts(session)]
-    return answer({"rows": rows, "totals": {"versions": len(rows)}})
+        return wants.answer(discounts_document(list_discounts(session), page))
 
 
 @router.post("/discounts", status_code=201)

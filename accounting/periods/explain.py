@@ -11,7 +11,7 @@ Source: `reference/ledger.md §1, §7` (explain), behaviour 50.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from typing import TypeVar
@@ -162,11 +162,30 @@ def explain_day(session: Session, viewer: Viewer, tenant_name: str, day: date) -
         NotFoundError: No such tenant, or none that the viewer may see.
         InvalidError: A day out of all time.
     """
+    return explain_lines(session, viewer, lines_of_day(session, viewer, tenant_name, day))
+
+
+def explain_lines(
+    session: Session, viewer: Viewer, lines: Iterable[tuple[LedgerLine, str]]
+) -> list[Explanation]:
+    """Explain lines that a viewer may see, given with their tenants' paths; a card's day is swept once."""
+    explainer = _explainer(session, viewer)
+    return [explainer.explain(line, path) for line, path in lines]
+
+
+def lines_of_day(
+    session: Session, viewer: Viewer, tenant_name: str, day: date
+) -> list[tuple[LedgerLine, str]]:
+    """The lines of a tenant, and of all below it, on a local day, with paths; by account, path and resource.
+
+    Raises:
+        NotFoundError: No such tenant, or none that the viewer may see.
+        InvalidError: A day out of all time.
+    """
     if not _FIRST_DAY <= day < _LAST_DAY:
         raise InvalidError(f"no ledger reaches to {day.isoformat()}")
     tenant = find_tenant(session, viewer, tenant_name)
-    explainer = _explainer(session, viewer)
-    found = []
+    found: list[tuple[LedgerLine, str]] = []
     for account in session.scalars(select(BillingAccount).order_by(BillingAccount.code)):
         rows = session.execute(
             select(LedgerLine, Tenant.path)
@@ -178,7 +197,7 @@ def explain_day(session: Session, viewer: Viewer, tenant_name: str, day: date) -
             )
             .order_by(Tenant.path, LedgerLine.resource_key, LedgerLine.charge_from_ms, LedgerLine.id)
         )
-        found += [explainer.explain(line, path) for line, path in rows]
+        found += [(line, path) for line, path in rows]
     return found
 
 

@@ -62,6 +62,18 @@ def discount_document(tenant: str, version: TenantDiscount) -> Document:
     }
 
 
+def discounts_document(versions: Sequence[tuple[str, TenantDiscount]], asked: Asked = EVERYTHING) -> Document:
+    """Every version of every tenant's discount."""
+    page = page_of(versions, lambda one: (one[1].id,), asked)
+    superseded = sum(1 for _, version in versions if version.superseded_at_ms is not None)
+    return {
+        "rows": [discount_document(path, version) for path, version in page.rows],
+        "next": page.next,
+        "totals": {"versions": len(versions)},
+        "reconciliation": {"superseded": superseded, "live": len(versions) - superseded},
+    }
+
+
 def policy_document(version: PolicyVersion) -> Document:
     """One version of a policy."""
     return {

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from decimal import Decimal
 
+from sqlalchemy.orm import Session
+
+from accounting.access.viewer import Viewer
 from accounting.ledger.calendar import at_text, local_date, local_text
 from accounting.ledger.rounding import MJ, plain
-from accounting.periods.explain import Explanation, Neighbour, Share, Step
+from accounting.periods.explain import Explanation, Neighbour, Share, Step, explain_lines
 from accounting.reports.books import policy_document, price_document
 from accounting.reports.documents import Document, coverage_document, instant, money, use_document
+from accounting.reports.paging import EVERYTHING, Asked, Key, page_of
 from accounting.reports.statement_table import columns
 from accounting.reports.units import coverage_text, hours, kwh, peak_text, percent, sm_text
 from accounting.store.models import LedgerLine, TenantDiscount
@@ -127,12 +131,22 @@ def explanation_document(one: Explanation) -> Document:
     }
 
 
-def explanations_document(found: Sequence[Explanation]) -> Document:
-    """The lines of a day explained."""
+def _key(row: tuple[LedgerLine, str]) -> Key:
+    line, path = row
+    return line.account, path, line.resource_key, line.charge_from_ms, line.id
+
+
+def explanations_document(
+    session: Session, viewer: Viewer, lines: Sequence[tuple[LedgerLine, str]], asked: Asked = EVERYTHING
+) -> Document:
+    """The lines of a day, one page of them explained; only those of the page are swept again."""
+    page = page_of(lines, _key, asked)
+    found = explain_lines(session, viewer, page.rows)
     return {
         "rows": [explanation_document(one) for one in found],
-        "totals": {"lines": len(found)},
-        "reconciliation": {"adds_up": all(one.adds_up for one in found)},
+        "next": page.next,
+        "totals": {"lines": len(lines)},
+        "reconciliation": {"lines": len(lines), "adds_up": all(one.adds_up for one in found)},
     }
 
 
