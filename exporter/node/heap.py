@@ -17,6 +17,8 @@ _YOUNG: Final = 20_000
 _OLDER: Final = 10
 _OLDEST: Final = 50
 
+_PYTHONS_OWN: Final = gc.get_threshold()
+
 _MMAP_THRESHOLD: Final = -3
 """glibc's M_MMAP_THRESHOLD: larger blocks go back to the system when they are freed."""
 _LARGE_BYTES: Final = 64 << 10
@@ -41,3 +43,9 @@ def settle() -> None:
     library = ctypes.CDLL(None)
     if hasattr(library, "malloc_trim"):
         library.malloc_trim(0)
+
+
+def end() -> None:
+    """Let the collector work as it did before: the process may go on with something else."""
+    gc.unfreeze()
+    gc.set_threshold(*_PYTHONS_OWN)

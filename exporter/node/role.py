@@ -142,6 +142,7 @@ class _Role:
         self._server.stop()
         if self._store is not None:
             self._store.close()
+        heap.end()
         return 1 if self._broke else 0
 
     def print_once(self) -> int:

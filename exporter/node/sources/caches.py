@@ -240,11 +240,9 @@ class CacheReader:
         known[path] = found
         if found.file is not file:
             found.let_go()
-            assert file is not None
-            if len(known) <= MOST_OPEN:
-                found.file = file
-            else:
-                file.close()
+            found.file = file
+        if len(known) > MOST_OPEN:
+            found.let_go()
         return found.region.layout, "read"
 
     @staticmethod
