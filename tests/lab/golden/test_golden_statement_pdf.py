@@ -20,10 +20,12 @@ if TYPE_CHECKING:
 
 def require(program: str, package: str) -> str:
     found = shutil.which(program)
-    if found is None:
-        reason = f"{program} is not there: Debian's package {package}"
-        pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
-    return found
+    if found is not None:
+        return found
+    reason = f"{program} is not there: Debian's package {package}"
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason)
 
 
 @pytest.mark.parametrize(
