@@ -223,6 +223,8 @@ class Recomputation:
     def _again(self, card: DeviceKey) -> tuple[dict[WorthKey, Worth], dict[WorthKey, Described]]:
         worth: dict[WorthKey, Worth] = defaultdict(Worth)
         first: dict[WorthKey, Described] = {}
+        if card.cluster not in self._rulebook.books:
+            return worth, first  # a line that names no cluster of ours was tampered with: no fact gives it
         start, end = self.window
         run = (start - start % MS_PER_DAY, -(-end // MS_PER_DAY) * MS_PER_DAY)
         assert self.period.grace_ms is not None

@@ -141,7 +141,10 @@ def test_totals_of_a_tenant_are_its_own(books: Api) -> None:
         ("acme/tenant-a", "0.50", 1)
     ]
     assert [one["shown"] for one in costs["totals"]] == ["0.50"]
-    assert books.request("GET", "/api/v1/tenants", token=token).json()["totals"] == {"tenants": 1, "unmapped": 1}
+    assert books.request("GET", "/api/v1/tenants", token=token).json()["totals"] == {
+        "tenants": 1,
+        "unmapped": 1,
+    }
     allocations = books.request("GET", f"/api/v1/allocations?{DAY}", token=token).json()
     assert allocations["totals"] == {"allocations": 1, "open": 1}
     assert allocations["rows"][0]["witnesses"] == ["cluster"]

@@ -84,6 +84,33 @@ def test_verify_finds_one_changed_cent_a_deleted_line_and_a_changed_statement(
     assert not verified.late
 
 
+def test_verify_finds_one_flipped_digit_or_letter_in_any_column_of_a_sealed_line(closed: Ledger) -> None:
+    numbers = (
+        "own_quantity", "quantity", "held_not_running_quantity", "degraded_quantity", "day_ms",
+        "charge_from_ms", "charge_to_ms", "revision",
+    )  # fmt: skip
+    words = (
+        "sku", "resource_key", "cluster", "node_uid", "node", "device_uuid", "model", "namespace", "pod",
+        "container", "unit",
+    )  # fmt: skip
+    forged = {name: f"{name} + 1" for name in numbers} | {name: f"{name} || 'x'" for name in words}
+    # 4.50 and 3.00 EUR, changed in the last of the 17 digits that are kept.
+    forged |= {"amount": "'4.50000000000000001'", "unit_price": "'3.00000000000000001'"}
+    forged |= {"currency": "'USD'", "reason": "'none'", "discount_percent": "'0'", "price_version_id": "NULL"}
+    with closed.database.reading() as session:
+        row = session.execute(text("SELECT * FROM ledger_line WHERE kind = 'usage'")).one()._mapping
+    assert set(row) - set(forged) == {
+        # What makes it another's line, and what no line of this kind has.
+        "id", "account", "period_id", "tenant_id", "kind", "policy_version_id", "discount_version_id",
+        "corrects_period_id", "corrects_kind", "corrects_day_ms",
+    }  # fmt: skip
+    for name, value in forged.items():
+        tamper(closed, f"UPDATE ledger_line SET {name} = {value} WHERE kind = 'usage'")
+        assert "seal" in {finding.check for finding in closed.verify().findings}, name
+        tamper(closed, f"UPDATE ledger_line SET {name} = :before WHERE kind = 'usage'", before=row[name])
+    assert closed.verify().holds
+
+
 def test_verify_finds_a_statement_whose_document_was_changed_with_its_hash(closed: Ledger) -> None:
     with closed.database.reading() as session:
         document = session.scalars(text("SELECT document FROM statement WHERE account = 'acme'")).one()
