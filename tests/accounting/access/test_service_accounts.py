@@ -69,7 +69,8 @@ def test_any_other_service_account_of_the_cluster_is_refused_by_name(issuer: Iss
     [
         {"aud": ["https://kubernetes.default.svc"]}, {"aud": None}, {"aud": []}, {"aud": 7},
         {"iss": "https://other"}, {"iss": None}, {"iss": ["https://kubernetes.default.svc.cluster.local"]},
-        {"exp": NOW_MS // 1000}, {"exp": None}, {"exp": "tomorrow"}, {"exp": float("nan")}, {"exp": NOW_MS // 1000 - 10_000},
+        {"exp": NOW_MS // 1000}, {"exp": None}, {"exp": "tomorrow"}, {"exp": float("nan")},
+        {"exp": NOW_MS // 1000 - 10_000},
         {"nbf": NOW_MS // 1000 + 61}, {"nbf": "now"},
         {"sub": None}, {"sub": 7}, {"sub": "system:node:node-1"}, {"sub": "slicemeter:slicemeter-node"},
     ],

@@ -206,6 +206,7 @@ BESIDE = ("/healthz", "/readyz", "/metrics", "/api/v1/openapi.json", "/", "/docs
 """What answers, or does not, beside the described routes."""
 
 SHAPE = {
+    "with_prices",
     "dry_run",
     "from",
     "to",

@@ -292,13 +292,11 @@ def test_no_answer_to_a_tenant_depends_on_an_account_that_is_not_its_own(world: 
     for was, now in zip(before, after, strict=True):
         assert now.response.status_code == was.response.status_code
         assert without_ids(now) == without_ids(was), now.call.path
+    # Whatever is not for operators alone was really answered, so there was something to compare.
     read = {answer.route for answer in after if answer.response.status_code == 200}
-    assert {route for route in ROUTES if route.startswith("GET")} - read == {
-        "GET /api/v1/capacity", "GET /api/v1/capacity/stranded", "GET /api/v1/discounts", "GET /api/v1/audit",
-        "GET /api/v1/periods/{period}/preflight", "GET /api/v1/periods/{period}/correction",
-        "GET /api/v1/verify/{period}", "GET /api/v1/reporter", "GET /api/v1/tenants/rules",
-        "GET /api/v1/tenants/moves",
-    }  # fmt: skip
+    refused = {answer.route for answer in after if answer.response.status_code == 403}
+    assert {route for route in ROUTES if route.startswith("GET")} - read <= refused
+    assert len(read) > 10
 
 
 def without_ids(answer: Answer) -> tuple[str, list[tuple[str, str]]]:
@@ -375,13 +373,17 @@ def test_the_second_wall_changes_no_answer(world: World, state: str) -> None:
     if state == "closed":
         for account in ("zorro-corp", "zorro-platform", "acme", "platform"):
             world.close(account)
+    asked = [("acme/mine", world.foreign)]
+    asked += [
+        (path, replace(world.mine, tenant=path))
+        for path in ("acme/mine", "acme", "zorro-corp/zorro-team", "platform/idle")
+    ]
     with _as_superuser(world.api) as open_to_all:
-        for path in ("acme/mine", "acme", "zorro-corp/zorro-team", "platform/idle"):
+        for path, names in asked:
             token = world.api.token("tenant", tenant_path=path)
-            for names in (world.mine, world.foreign, replace(world.mine, tenant=path)):
-                walled, bare = world.ask(token, names), world.ask(token, names, app=open_to_all)
-                for one, other in zip(walled, bare, strict=True):
-                    assert one.response.text == other.response.text, (path, one.call.path)
+            walled, bare = world.ask(token, names), world.ask(token, names, app=open_to_all)
+            for one, other in zip(walled, bare, strict=True):
+                assert one.response.text == other.response.text, (path, one.call.path)
 
 
 @contextmanager
