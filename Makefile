@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help dashboards-types demo demo-once test test-postgresql test-slow test-timed test-all check format docs bench gpu-check lock clean
+.PHONY: help dashboards-types demo demo-once test test-postgresql test-slow test-timed test-all check format docs bench bench-month gpu-check lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -59,6 +59,9 @@ dashboards-types: $(STAMP) ## check the dashboards against Grafana's own types (
 
 bench: $(STAMP) ## measure what we claim about speed, as ratios
 	@for program in benchmarks/bench_*.py; do $(BIN)/python $$program || exit 1; done
+
+bench-month: $(STAMP) ## rate, close and verify a month of up to 8,000 cards, alone on a quiet machine: hours, 60 GB of disk
+	@$(BIN)/python benchmarks/bench_month.py --sizes 1/32,1/16,1/8,1/4,1/2,1
 
 gpu-check: $(STAMP) ## on a computer with an NVIDIA GPU: drive known loads, compare all that we measure
 	@$(BIN)/python benchmarks/gpu_check.py

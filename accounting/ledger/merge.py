@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from operator import attrgetter
 from typing import Literal, NamedTuple, TypeVar
 
 from accounting.ledger.pricing import plain_model
@@ -83,6 +85,10 @@ def _snapshot(fact: AllocationFact) -> tuple[str | int | tuple[tuple[str, str], 
     )
 
 
+_first_confirmed = attrgetter("first_confirmed_at_ms")
+_slice_of = attrgetter("cluster", "pod_uid", "container", "device_uuid")
+
+
 def merge_allocation(facts: Iterable[AllocationFact]) -> MergedAllocation:
     """Merge every report about one slice, of one or both witnesses.
 
@@ -101,7 +107,7 @@ def merge_allocation(facts: Iterable[AllocationFact]) -> MergedAllocation:
     bound_at_ms, confirmed_at_ms = first.bound_at_ms, first.confirmed_at_ms
     started_at_ms, model = first.started_at_ms, first.model
     for fact in reports[1:]:
-        if fact.slice_key != slice_key:
+        if _slice_of(fact) != slice_key:
             raise ValueError("merge_allocation takes the reports of exactly one slice")
         bound_at_ms = min(bound_at_ms, fact.bound_at_ms)
         confirmed_at_ms = max(confirmed_at_ms, fact.confirmed_at_ms)
@@ -135,10 +141,14 @@ def merge_allocation(facts: Iterable[AllocationFact]) -> MergedAllocation:
 
 def _by_confirmation(facts: Iterable[AllocationFact]) -> list[AllocationFact]:
     """The earliest first confirmation first; only where two are equal, names and sizes decide."""
-    reports = sorted(facts, key=lambda fact: fact.first_confirmed_at_ms)
-    firsts = {fact.first_confirmed_at_ms for fact in reports}
-    if len(firsts) < len(reports):
-        reports.sort(key=lambda fact: (fact.first_confirmed_at_ms, _snapshot(fact)))
+    reports = list(facts)
+    if len(reports) == 1:
+        return reports
+    reports.sort(key=_first_confirmed)
+    for earlier, later in pairwise(reports):
+        if earlier.first_confirmed_at_ms == later.first_confirmed_at_ms:
+            reports.sort(key=lambda fact: (fact.first_confirmed_at_ms, _snapshot(fact)))
+            break
     return reports
 
 

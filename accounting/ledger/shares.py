@@ -46,7 +46,9 @@ class Division(NamedTuple):
 
 def mig_slices(mig: str | None) -> int:
     """How many of a card's slices a MIG instance takes, from its profile (`3g.40gb`: 3); 0 if unknown."""
-    match = _MIG_PROFILE.search(mig or "")
+    if not mig:
+        return 0
+    match = _MIG_PROFILE.search(mig)
     return int(match.group(1)) if match else 0
 
 

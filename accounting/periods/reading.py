@@ -68,11 +68,13 @@ def read_facts(session: Session, kind: FactKind[SomeFact], *where: ColumnElement
     """Stored facts of a kind, as they were sent."""
     names = [name for name in kind.fact_type.__struct_fields__ if name != "schema"]
     make: Any = kind.fact_type
-    has_labels = "labels" in names
-    for row in session.execute(select(*(kind.table.columns[name] for name in names)).where(*where)):
+    rows = session.execute(select(*(kind.table.columns[name] for name in names)).where(*where))
+    if "labels" not in names:
+        yield from (make(**dict(zip(names, row, strict=True))) for row in rows)
+        return
+    for row in rows:
         fields = dict(zip(names, row, strict=True))
-        if has_labels:
-            fields["labels"] = _labels(fields["labels"])
+        fields["labels"] = _labels(fields["labels"])
         yield make(**fields)
 
 
@@ -140,10 +142,15 @@ def _read_slices(
     found: dict[DeviceKey, CardFacts],
 ) -> None:
     touched = of_devices(AllocationReport, group), *held_in(reach, grace_ms)
+    cards = {(key.node_uid, key.device_uuid): found[key].slices for key in group}
     for fact in read_facts(session, kinds.ALLOCATION, *touched):
-        slices = found[DeviceKey(fact.cluster, fact.node_uid, fact.device_uuid)].slices
+        slices = cards[fact.node_uid, fact.device_uuid]
         key = SliceKey(fact.cluster, fact.pod_uid, fact.container, fact.device_uuid)
-        slices.setdefault(key, []).append(fact)
+        reports = slices.get(key)
+        if reports is None:
+            slices[key] = [fact]
+        else:
+            reports.append(fact)
     # What the other witness said of a slice may lie out of reach, or name another node.
     partly: dict[UUID, list[list[AllocationFact]]] = defaultdict(list)
     for card in group:
@@ -153,9 +160,9 @@ def _read_slices(
     for ids in _chunks(sorted(partly)):
         where = AllocationReport.cluster == group[0].cluster, AllocationReport.allocation_id.in_(ids)
         for fact in read_facts(session, kinds.ALLOCATION, *where):
-            for reports in partly[fact.slice_key.allocation_id]:
-                if fact not in reports:
-                    reports.append(fact)
+            for known in partly[fact.slice_key.allocation_id]:
+                if fact not in known:
+                    known.append(fact)
 
 
 def _states(session: Session, group: Sequence[DeviceKey]) -> dict[NodeUid, list[NodeStateFact]]:
