@@ -55,10 +55,15 @@ def lock_cluster(connection: Connection, cluster: str, *, is_shared: bool = Fals
 def lock_making(connection: Connection) -> None:
     """Be the only one, until the transaction ends, who makes tenants and periods that are not there yet.
 
-    Whoever has it looks again before making one: those who share a cluster may need the same.
+    Whoever has it looks again before making one: those who share a cluster may need the same. It is waited
+    for as long as it takes: whoever holds it rates some cards, and waits for nobody who wants it.
     """
-    if connection.dialect.name == "postgresql":
-        connection.execute(_LOCK, {"namespace": _NAMESPACE, "what": _number("making")})
+    if connection.dialect.name != "postgresql":
+        return
+    patience = connection.scalar(text("SELECT current_setting('lock_timeout')"))
+    connection.execute(_BE_PATIENT, {"patience": "0"})
+    connection.execute(_LOCK, {"namespace": _NAMESPACE, "what": _number("making")})
+    connection.execute(_BE_PATIENT, {"patience": patience})
 
 
 def wait_for_turn(connection: Connection, task: str) -> None:
@@ -95,6 +100,7 @@ _LOCK = text("SELECT pg_advisory_xact_lock(:namespace, :what)")
 _LOCK_CLUSTER = text(
     "SELECT pg_advisory_xact_lock_shared(:namespace, :books), pg_advisory_xact_lock(:namespace, :cluster)"
 )
+_BE_PATIENT = text("SELECT set_config('lock_timeout', :patience, true)")
 _SHARE_CLUSTER = text(
     "SELECT pg_advisory_xact_lock_shared(:namespace, :books), "
     "pg_advisory_xact_lock_shared(:namespace, :cluster)"
