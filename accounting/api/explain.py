@@ -7,6 +7,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
 
+from accounting.api.answering import Wanted
 from accounting.api.dependencies import InService, Reader
 from accounting.api.reports import answer
 from accounting.api.windows import AskedPage
@@ -27,13 +28,15 @@ def explain(service: InService, viewer: Reader, line: Annotated[int, Path(ge=1, 
 
 @router.get("/explain")
 def explain_a_day(
+    *,
     service: InService,
     viewer: Reader,
     tenant: Annotated[str, Query(description="a tenant's path, or its code where only one has it")],
     day: Annotated[date, Query(description="a local day of its account, as 2026-10-01")],
     page: AskedPage,
+    wants: Wanted,
 ) -> Response:
     """Every line of a tenant, and of all below it, on a day."""
     with service.database.reading() as session:
         lines = lines_of_day(session, viewer, tenant, day)
-        return answer(explanations_document(session, viewer, lines, page))
+        return wants.answer(explanations_document(session, viewer, lines, page))

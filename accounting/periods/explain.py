@@ -195,7 +195,14 @@ def lines_of_day(
                 LedgerLine.account == account.code,
                 LedgerLine.day_ms == midnight_ms(day, account.time_zone),
             )
-            .order_by(Tenant.path, LedgerLine.resource_key, LedgerLine.charge_from_ms, LedgerLine.id)
+            .order_by(
+                Tenant.path,
+                LedgerLine.resource_key,
+                LedgerLine.charge_from_ms,
+                LedgerLine.kind,
+                LedgerLine.sku,
+                LedgerLine.revision,
+            )
         )
         found += [(line, path) for line, path in rows]
     return found

@@ -14,12 +14,13 @@ from typing import Literal, TypeAlias
 from sqlalchemy import ColumnElement, or_, select
 from sqlalchemy.orm import Session
 
-from accounting.access.viewer import Viewer, tenant_is_visible
+from accounting.access.viewer import Viewer, is_at_or_below, tenant_is_visible
 from accounting.ledger.calendar import at_text, local_date
 from accounting.ledger.intervals import Interval
 from accounting.ledger.rounding import exact_sum, to_currency
 from accounting.periods.distribution import DISTRIBUTION
 from accounting.periods.months import CLOSED
+from accounting.periods.sealed import read_sealed
 from accounting.periods.statement import Coverage, Sums, coverage_of, rated_as_of_ms, sums_of
 from accounting.reports.documents import (
     Document,
@@ -124,7 +125,7 @@ def report_cost(
     zones: dict[str, str] = {}
     windows: list[tuple[str, Interval]] = []
     coverage, provisional = Coverage(0, 0), 0
-    is_final = True
+    is_final, as_of = True, list[int]()
     for account in _accounts(session, wanted):
         window = span.within(account.time_zone)
         where = _conditions(viewer, branches, account, window, wanted, idle)
@@ -138,15 +139,17 @@ def report_cost(
         zones[account.code] = account.time_zone
         windows.append((account.code, window))
         sums += of_account
-        coverage = _plus(coverage, _coverage(session, where, window))
-        is_final = is_final and _is_closed(session, account, window)
+        closed = _closed_months(session, account, window)
+        coverage = _plus(coverage, _coverage(session, where, window, closed))
+        as_of += [one.as_of_ms for one in closed if one.as_of_ms is not None]
+        is_final = is_final and bool(closed)
     keys_of = _keys(group_by, branches, zones)
     return CostReport(
         span=span.text,
         windows=windows,
         group_by=tuple(group_by),
         idle=idle,
-        as_of_ms=rated_as_of_ms(session),
+        as_of_ms=max(as_of) if is_final and as_of else rated_as_of_ms(session),
         rows=_grouped(sums, keys_of),
         totals=_grouped(sums, lambda _: ()),
         unrated_models=sorted({one.model for one in sums if one.currency is not None and one.unrated}),
@@ -178,7 +181,9 @@ def _conditions(  # noqa: PLR0917 - everything that narrows a report
         LedgerLine.account == account.code,
         LedgerLine.day_ms >= window[0],
         LedgerLine.day_ms < window[1],
-        LedgerLine.tenant_id.in_(visible if branches.root is None else list(branches.paths)),
+        LedgerLine.tenant_id.in_(
+            visible if branches.root is None else visible.where(is_at_or_below(branches.root))
+        ),
     ]
     where += [getattr(LedgerLine, name) == value for name, value in filters.columns().items()]
     left_out = {"separate": (DISTRIBUTION,), "excluded": (DISTRIBUTION, "idle")}.get(idle, ())
@@ -209,21 +214,38 @@ def _plus(one: Coverage, other: Coverage) -> Coverage:
     return Coverage(one.confirmed_ms + other.confirmed_ms, one.present_ms + other.present_ms)
 
 
-def _coverage(session: Session, where: Sequence[ColumnElement[bool]], window: Interval) -> Coverage:
-    """Over the devices that the lines speak of."""
+def _coverage(
+    session: Session,
+    where: Sequence[ColumnElement[bool]],
+    window: Interval,
+    closed: Sequence[BillingPeriod],
+) -> Coverage:
+    """Over the devices that the lines speak of; of closed months as it was sealed."""
     devices = select(LedgerLine.cluster, LedgerLine.node_uid, LedgerLine.device_uuid)
-    return coverage_of(session, session.execute(devices.where(*where).distinct()).all(), window)
+    rows = session.execute(devices.where(*where).distinct()).all()
+    if not closed:
+        return coverage_of(session, rows, window)
+    found = Coverage(0, 0)
+    for period in closed:
+        sealed = read_sealed(session, period)
+        if sealed is not None:
+            found = _plus(found, Coverage(*sealed.coverage({(row[0], row[1], row[2]) for row in rows})))
+    return found
 
 
-def _is_closed(session: Session, account: BillingAccount, window: Interval) -> bool:
-    states = session.scalars(
-        select(BillingPeriod.state).where(
+def _closed_months(session: Session, account: BillingAccount, window: Interval) -> Sequence[BillingPeriod]:
+    """The months of a window, if it is made of whole ones that are all closed; else none."""
+    periods = session.scalars(
+        select(BillingPeriod)
+        .where(
             BillingPeriod.account == account.code,
             BillingPeriod.starts_at_ms < window[1],
             BillingPeriod.ends_at_ms > window[0],
         )
+        .order_by(BillingPeriod.starts_at_ms)
     ).all()
-    return bool(states) and set(states) == {CLOSED}
+    is_whole = bool(periods) and (periods[0].starts_at_ms, periods[-1].ends_at_ms) == window
+    return periods if is_whole and all(period.state == CLOSED for period in periods) else ()
 
 
 def _discounts(sums: Iterable[SummedLines]) -> list[tuple[str, Decimal]]:

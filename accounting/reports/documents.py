@@ -17,6 +17,7 @@ from accounting.periods.statement import Coverage, Statement, StatementLine, Sum
 from accounting.periods.use import UnallocatedUse, Use
 from accounting.reports.paging import EVERYTHING, Asked, Key, page_of
 from accounting.reports.statement_groups import group_lines
+from accounting.store.book_tables import RATED_KINDS
 
 Document: TypeAlias = dict[str, object]
 """What is encoded to JSON, at once, at the boundary."""
@@ -154,14 +155,17 @@ def _line(line: StatementLine) -> Document:
 
 
 def _line_key(line: StatementLine) -> Key:
-    """The order in which a statement has its lines."""
+    """The order of pages; a line that is rated again gets another number, so that decides nothing there."""
     where = (line.namespace, line.pod, line.container, line.resource_key)
-    return line.day, line.tenant, *where, line.charge_from_ms, line.line_id
+    what = (line.kind, line.sku, line.corrects_day or "")
+    number = 0 if line.kind in RATED_KINDS else line.line_id
+    return line.day, line.tenant, *where, line.charge_from_ms, *what, number
 
 
 def statement_document(statement: Statement, asked: Asked = EVERYTHING) -> Document:
     """A statement: one page of its lines, totals over all of them."""
-    page = page_of(statement.lines, _line_key, asked)
+    lines = statement.lines if asked == EVERYTHING else sorted(statement.lines, key=_line_key)
+    page = page_of(lines, _line_key, asked)
     return {
         "account": statement.account,
         "tenant": statement.tenant,

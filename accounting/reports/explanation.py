@@ -133,7 +133,8 @@ def explanation_document(one: Explanation) -> Document:
 
 def _key(row: tuple[LedgerLine, str]) -> Key:
     line, path = row
-    return line.account, path, line.resource_key, line.charge_from_ms, line.id
+    # Not its number: a line that is rated again gets another.
+    return line.account, path, line.resource_key, line.charge_from_ms, line.kind, line.sku, line.revision
 
 
 def explanations_document(
