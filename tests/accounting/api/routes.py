@@ -193,6 +193,8 @@ ROUTES: dict[str, Calls] = {
     "GET /api/v1/explain": _get(f"explain?tenant={{tenant}}&day={DAY}"),
     "GET /api/v1/quote": _get(
         "quote?model={model}&core_percent=50&hours=2",
+        "quote?model={model}&mig=1g.10gb&hours=2&card_mib=81920",
+        "quote?model={model}&mem_mib=4000&hours=2",
         "quote?model={model}&core_percent=50&hours=2&tenant={tenant}",
         "quote?model={model}&core_percent=50&hours=2&account={account}",
     ),
