@@ -344,7 +344,7 @@ def allocated_ratio(row: Row) -> Decimal | None:
     if not isinstance(elements, list) or not elements:
         return None
     ratios = [element.get("AllocatedRatio") for element in elements if isinstance(element, dict)]
-    numbers = [Decimal(ratio) for ratio in ratios if isinstance(ratio, int | Decimal)]
+    numbers = [ratio for ratio in ratios if isinstance(ratio, Decimal)]
     return sum(numbers, Decimal(0)) if len(numbers) == len(elements) else None
 
 

@@ -92,6 +92,14 @@ def _no_constant(name: str) -> NoReturn:
     raise JsonError(f"{name} is no JSON")
 
 
+def _json_number(text: str) -> Decimal:
+    """A number of JSON, small enough to be added up exactly."""
+    value = number(text.upper().replace("E+", "E"))
+    if value is None:
+        raise JsonError(f"it holds a number of more than {MAX_DIGITS} digits")
+    return value
+
+
 def json_object(text: str) -> dict[str, object]:
     """A JSON object.
 
@@ -99,7 +107,13 @@ def json_object(text: str) -> dict[str, object]:
         JsonError: It is none, or a key stands twice in it.
     """
     try:
-        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=Decimal)
+        value = json.loads(
+            text,
+            object_pairs_hook=_unique,
+            parse_constant=_no_constant,
+            parse_float=_json_number,
+            parse_int=_json_number,
+        )
     except JsonError:
         raise
     except (ValueError, RecursionError):
@@ -111,4 +125,4 @@ def json_object(text: str) -> dict[str, object]:
 
 def is_scalar(value: object) -> bool:
     """Whether a value of a key-value column is flat."""
-    return value is None or isinstance(value, str | int | Decimal | bool)
+    return value is None or isinstance(value, str | Decimal | bool)
