@@ -304,7 +304,7 @@ def test_an_adjustment_after_the_close_goes_into_the_open_period(closed: Ledger,
         ("1.00", " ", "needs its reason"),
         ("1.001", "r", "finer than EUR, which has 2 digits"),
         ("0", "r", "is 0 or beyond"),
-        ("NaN", "r", "is 0 or beyond"),
+        ("NaN", "r", "is no number"),
         ("ten", "r", "is no number"),
     ],
 )

@@ -73,8 +73,8 @@ def test_two_processes_that_rate_at_once_and_one_that_is_killed_leave_the_ledger
             end_kind="observed",
         )  # fmt: skip
         ledger.send([presence(begins, ends, device_uuid=card), held], now_ms=now)
-    # The first commit moves the books' instant, each further one is a card's.
-    killed = start(ledger, now, dies_at=3)
+    # The first commit moves the books' instant; it dies on the way to the next, which is that of the cards.
+    killed = start(ledger, now, dies_at=2)
     assert killed.wait(120) == -9
     assert ledger.verify().pending
     racing = [start(ledger, now) for _ in range(2)]

@@ -14,7 +14,9 @@ from accounting.ledger.calendar import parse_month
 from accounting.ledger.rounding import to_currency
 from accounting.reports.capacity import report_capacity
 from accounting.reports.cost import GROUPS, report_cost
+from accounting.reports.grouping import Filters
 from accounting.reports.quote import Wanted, make_quote
+from accounting.reports.spans import month_span
 from accounting.store.models import LedgerLine
 from contract.facts import AllocationFact, Fact, NodeStateFact, PresenceFact
 
@@ -177,7 +179,8 @@ def test_a_cluster_without_devices_has_no_idle_cost(ledger: Ledger, at: At) -> N
     ledger.rate(at("12:00"))
     assert ledger.lines() == []
     with ledger.database.reading() as session:
-        assert report_capacity(session, (at("00:00"), at("12:00")), cluster="d").rows == []
+        wanted = Filters(cluster="d")
+        assert not report_capacity(session, (at("00:00"), at("12:00")), filters=wanted).rows
 
 
 def test_a_rerating_deletes_only_lines_that_rating_made_of_that_card_and_those_days(
@@ -289,7 +292,8 @@ def test_the_total_is_the_sum_over_every_grouping_with_adjustments_in_every_curr
     ledger.adjust("pay/b", f"-{unit}", "the smallest coin", now_ms=end)
     amount = owed(ledger, account="pay")
     with ledger.database.reading() as session:
-        reports = [report_cost(session, COMMAND_LINE, parse_month("2026-10"), group) for group in GROUPS]
+        october = month_span(parse_month("2026-10"))
+        reports = [report_cost(session, COMMAND_LINE, october, [group]) for group in GROUPS]
     for report in reports:
         of_group = [row.amount or Decimal(0) for row in report.rows if row.currency == currency]
         assert sum(of_group, Decimal(0)) == owed(ledger, currency=currency)
