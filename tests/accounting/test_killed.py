@@ -99,21 +99,30 @@ class Nursery:
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
+        self._running: int | None = None
 
     def start(self, *words: str, dies_at: int = 0) -> int:
         """Start a command and give its pid; it kills itself at a statement, if one is named."""
         assert self._process.stdin is not None
         print(dies_at, *words, file=self._process.stdin, flush=True)
-        return int(self.wait_for("started"))
+        self._running = int(self.wait_for("started"))
+        return self._running
 
     def wait_for(self, word: str) -> str:
         """What a line says that begins with a word; others are passed over."""
         assert self._process.stdout is not None
         for line in self._process.stdout:
             first, _, rest = line.partition(" ")
+            if first == "ended":
+                self._running = None
             if first == word:
                 return rest.strip()
         raise AssertionError(f"the nursery ended; nobody said {word}")
+
+    def stop(self) -> None:
+        """End what still runs, as after a test that failed."""
+        if self._running is not None:
+            os.kill(self._running, signal.SIGKILL)
 
     def run(self, *words: str, dies_at: int = 0) -> int:
         """Run a command to its end, or to its death, and give its exit code; a signal's is negative."""
@@ -125,7 +134,9 @@ class Nursery:
 def nursery() -> Iterator[Nursery]:
     command = [sys.executable, "-c", NURSERY]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        yield Nursery(process)
+        made = Nursery(process)
+        yield made
+        made.stop()
 
 
 def last_month_but_one() -> Month:
