@@ -130,6 +130,11 @@ class CardsAgain:
             done += len(group)
 
     def _of_group(self, group: Sequence[DeviceKey], run: Interval, stored: _Stored) -> Iterator[Finding]:
+        if group[0].cluster not in self._rulebook.books:
+            for key in group:
+                detail = "no cluster of this code is registered, so no fact gives what is stored of it"
+                yield Finding("line_recomputed", card_named(key, self.whole[0]), detail)
+            return
         grace_ms = rated_grace_ms(self.session)
         for computed in compute_cards(
             self.session, group, run, self._rulebook, as_of_ms=self.as_of_ms, grace_ms=grace_ms

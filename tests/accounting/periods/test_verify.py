@@ -52,6 +52,7 @@ def test_what_was_rated_holds(rated: Ledger) -> None:
         ("UPDATE ledger_line SET own_quantity = own_quantity + 1 WHERE kind = 'usage'", {"line_recomputed"}),
         ("DELETE FROM ledger_line WHERE kind = 'usage'", {"line_recomputed"}),
         ("DELETE FROM ledger_line", {"line_recomputed"}),
+        ("UPDATE ledger_line SET cluster = 'nowhere' WHERE kind = 'usage'", {"line_recomputed"}),
         (
             "UPDATE device_hour SET idle_ppm_ms = idle_ppm_ms + 1, charged_ppm_ms = charged_ppm_ms - 1",
             {"hour_recomputed"},
