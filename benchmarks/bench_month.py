@@ -1,6 +1,6 @@
 """A whole month of a large cluster: rate, close, verify, and the queries that a page makes.
 
-Run: python benchmarks/bench_month.py [--sizes 1/64,1/32] [--nodes 1000] [--usage none|device|all]
+Run: python benchmarks/bench_month.py [--sizes 1/250,1/125] [--nodes 1000] [--usage none|device|all]
      [--database postgresql|sqlite] [--jobs N] [--skip-verify] [--requests 20]
 
 The month is October 2026 in Europe/Berlin; at size 1 it has 1,000 nodes × 8 cards × 10 slots with four
@@ -318,7 +318,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--sizes", default="1/64,1/32", help="parts of the full size, smallest first")
+    parser.add_argument("--sizes", default="1/250,1/125", help="parts of the full size, smallest first")
     parser.add_argument("--nodes", type=int, default=1_000, help="of the full size")
     parser.add_argument("--usage", choices=USAGE_LOADED, default="none", help="measurements to load")
     parser.add_argument("--database", choices=("postgresql", "sqlite"), default="postgresql")
