@@ -18,9 +18,14 @@ ENDS_MS = STARTS_MS + DAYS * 86_400_000
 
 def fill(database: Database, cards: int) -> None:
     """Cards that were there all of one October and that nobody held: a line of idle capacity each day."""
-    presence, marks = [], []
+    presence: list[dict[str, object]] = []
+    marks: list[dict[str, object]] = []
     for number in range(cards):
-        device = {"cluster": "c", "node_uid": f"node-{number // 8:04d}", "device_uuid": f"GPU-{number:05d}"}
+        device: dict[str, object] = {
+            "cluster": "c",
+            "node_uid": f"node-{number // 8:04d}",
+            "device_uuid": f"GPU-{number:05d}",
+        }
         presence.append(
             device
             | {

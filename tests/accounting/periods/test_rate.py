@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import update
 
 import accounting.periods.rate as rating
-from accounting.periods.batch import BatchRated, Stop
+from accounting.periods.batch import BatchRated, Stop, rate_batch
 from accounting.store.database import Database
 from accounting.store.models import BillingPeriod
 from contract.facts import AllocationFact, NodeStateFact, PresenceFact, SliceUsageFact
@@ -150,7 +150,6 @@ def test_crash_between_two_cards_ends_in_the_same_ledger(
     for card in ("GPU-1", "GPU-2"):
         held = allocation(device_uuid=card, bound_at_ms=at("09:00"), confirmed_at_ms=now)
         ledger.send([presence(at("09:00"), now, device_uuid=card), held], now_ms=now)
-    rate_batch = rating.rate_batch
 
     def crash_on_the_second(database: Database, keys: Sequence[DeviceKey], *, stop: Stop) -> BatchRated:
         if keys[0].device_uuid == "GPU-2":
