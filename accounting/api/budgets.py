@@ -12,11 +12,10 @@ from accounting.access.audit import MAX_REASON
 from accounting.api.closing import TenantName
 from accounting.api.dependencies import InService, Reader
 from accounting.api.idempotency import ObeyedOnce
-from accounting.api.problems import Problem
 from accounting.api.reports import answer
+from accounting.api.windows import month_of_text
 from accounting.budgets.book import DEFAULT_THRESHOLDS, Wish, list_budgets, parse_budget, set_budget
-from accounting.budgets.standing import open_months, outlooks, standings
-from accounting.ledger.calendar import CalendarError, Month, parse_month
+from accounting.budgets.standing import OpenAt, Which, outlooks, standings
 from accounting.prices.versioning import Recording
 from accounting.reports.budgets import (
     budget_document,
@@ -52,15 +51,8 @@ class NewBudget(BaseModel):
     """Needed to supersede a budget over the same months."""
 
 
-def _month(text: str) -> Month:
-    try:
-        return parse_month(text)
-    except CalendarError as error:
-        raise Problem(422, str(error)) from None
-
-
-def _months(session: Session, period: str | None, now_ms: int) -> list[Month]:
-    return open_months(session, now_ms) if period is None else [_month(period)]
+def _which(period: str | None, now_ms: int) -> Which:
+    return OpenAt(now_ms) if period is None else month_of_text(period)
 
 
 _Period = Annotated[str | None, Query(max_length=7, description="a month, as 2026-10; default: the open one")]
@@ -72,8 +64,7 @@ def budgets(service: InService, viewer: Reader, period: _Period = None) -> Respo
     with service.database.reading() as session:
         rows = [
             standing_document(standing)
-            for month in _months(session, period, service.clock())
-            for standing in standings(session, viewer, month)
+            for standing in standings(session, viewer, _which(period, service.clock()))
         ]
     return answer({"rows": rows, "totals": {"budgets": len(rows)}})
 
@@ -90,11 +81,7 @@ def budget_versions(service: InService, viewer: Reader) -> Response:
 def forecast(service: InService, viewer: Reader, period: _Period = None) -> Response:
     """What each tenant's month costs so far, and will have cost at the rate of its last full days."""
     with service.database.reading() as session:
-        found = [
-            outlook
-            for month in _months(session, period, service.clock())
-            for outlook in outlooks(session, viewer, month)
-        ]
+        found = outlooks(session, viewer, _which(period, service.clock()))
     return answer({"rows": [outlook_document(each) for each in found], "totals": outlook_totals(found)})
 
 
@@ -105,8 +92,8 @@ def post_budget(service: InService, once: ObeyedOnce, budget: NewBudget) -> Resp
     def record(session: Session) -> Document:
         wish = Wish(
             amount=parse_budget(budget.amount),
-            first=_month(budget.first),
-            last=None if budget.last is None else _month(budget.last),
+            first=month_of_text(budget.first),
+            last=None if budget.last is None else month_of_text(budget.last),
             percents=budget.thresholds,
         )
         tenant = find_tenant(session, once.by, budget.tenant)

@@ -15,6 +15,7 @@ from accounting.access.viewer import Viewer, only_visible
 from accounting.errors import InvalidError
 from accounting.ledger.calendar import Month, at_text, month_bounds_ms
 from accounting.ledger.rounding import minor_digits, plain
+from accounting.numbers import plain_decimal
 from accounting.prices.versioning import Recording, Validity, make_room
 from accounting.store.models import BillingAccount, Budget, Tenant
 from accounting.store.versions import is_live
@@ -46,14 +47,14 @@ def parse_budget(text: str) -> Decimal:
     """Read an amount of money, exactly.
 
     Raises:
-        InvalidError: It is no number from 0 on.
+        InvalidError: It is no number, below 0, or absurd.
     """
     try:
-        amount = Decimal(text) if text.isascii() and "_" not in text else Decimal("NaN")
+        amount = plain_decimal(text)
     except InvalidOperation:
-        amount = Decimal("NaN")
-    if not amount.is_finite() or amount.is_signed() or amount >= _LARGEST:
-        raise InvalidError(f'budget "{text}" is no amount; write it like 5000 or 5000.50')
+        raise InvalidError(f'budget "{text}" is no amount; write it like 5000 or 5000.50') from None
+    if not 0 <= amount < _LARGEST:
+        raise InvalidError(f'budget "{text}" is not between 0 and {_LARGEST:f}')
     return amount
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import TypeAlias
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -22,6 +23,21 @@ from accounting.ledger.rounding import EXACT, to_currency
 from accounting.periods.months import CLOSED, find_period
 from accounting.periods.statement import rated_as_of_ms
 from accounting.store.models import BillingAccount, BillingPeriod, Budget, BudgetCrossing, Tenant
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAt:
+    """The month that holds an instant (Unix milliseconds): in each account by its own midnights."""
+
+    at_ms: int
+
+    def month(self, time_zone: str) -> Month:
+        """The month of an account in this zone."""
+        return month_of(self.at_ms, time_zone)
+
+
+Which: TypeAlias = Month | OpenAt
+"""Which month is asked about; of one account it is always one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +94,11 @@ class Outlook:
     forecast: Decimal
 
 
-def standings(session: Session, viewer: Viewer, month: Month) -> list[Standing]:
+def standings(session: Session, viewer: Viewer, which: Which) -> list[Standing]:
     """Every budget of a month that the viewer may see, by account and path."""
     found: list[Standing] = []
     for account in _billed_accounts(session):
+        month = _month_of(account, which)
         starts_at_ms, _ = month_bounds_ms(month, account.time_zone)
         budgets = [
             (budget, tenant)
@@ -99,10 +116,11 @@ def standings(session: Session, viewer: Viewer, month: Month) -> list[Standing]:
     return found
 
 
-def outlooks(session: Session, viewer: Viewer, month: Month) -> list[Outlook]:
+def outlooks(session: Session, viewer: Viewer, which: Which) -> list[Outlook]:
     """What every tenant with lines in a month costs and will cost, by account and path."""
     found = []
     for account in _billed_accounts(session):
+        month = _month_of(account, which)
         period = find_period(session, account, month)
         if period is None:
             continue
@@ -112,12 +130,6 @@ def outlooks(session: Session, viewer: Viewer, month: Month) -> list[Outlook]:
             outlook = Outlook(path, account.code, str(month), str(account.currency), spent, ends)
             found.append(outlook)
     return found
-
-
-def open_months(session: Session, now_ms: int) -> list[Month]:
-    """The months that hold this moment, in the zones of all accounts."""
-    zones = {account.time_zone for account in _billed_accounts(session)}
-    return sorted({month_of(now_ms, zone) for zone in zones}, key=lambda month: month.first_day)
 
 
 def note_crossings(session: Session, found: Iterable[Standing], now_ms: int) -> list[tuple[Standing, int]]:
@@ -145,6 +157,10 @@ def note_crossings(session: Session, found: Iterable[Standing], now_ms: int) -> 
                 )
     session.flush()
     return told
+
+
+def _month_of(account: BillingAccount, which: Which) -> Month:
+    return which.month(account.time_zone) if isinstance(which, OpenAt) else which
 
 
 def _billed_accounts(session: Session) -> Sequence[BillingAccount]:

@@ -14,7 +14,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from accounting.access.viewer import COMMAND_LINE
-from accounting.budgets.standing import Outlook, Standing, open_months, outlooks, standings
+from accounting.budgets.standing import OpenAt, Outlook, Standing, outlooks, standings
 from accounting.figures.sums import PeriodSums, sum_period
 from accounting.ledger.calendar import midnight_ms, month_of
 from accounting.periods.months import CLOSED, named
@@ -66,7 +66,7 @@ class Figures:
     violations: int = 0
     """Hours that do not close and statements that are not what their lines add up to."""
     budgets: Sequence[Standing] = ()
-    """Of the months that hold this moment."""
+    """Of the month that holds this moment in each account."""
     outlooks: Sequence[Outlook] = ()
 
     @property
@@ -105,14 +105,13 @@ class FigureBook:
             if waiting:
                 closes.append(self._next_close(session, account, waiting[0], now_ms))
         violations += _broken_hours(session, unclosed)
-        months = open_months(session, now_ms)
         return Figures(
             shown,
             closes,
             _mappings(session, now_ms),
             violations,
-            [each for month in months for each in standings(session, COMMAND_LINE, month)],
-            [each for month in months for each in outlooks(session, COMMAND_LINE, month)],
+            standings(session, COMMAND_LINE, OpenAt(now_ms)),
+            outlooks(session, COMMAND_LINE, OpenAt(now_ms)),
         )
 
     def _sums(self, session: Session, period: BillingPeriod) -> PeriodSums:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from accounting.access.viewer import COMMAND_LINE
 from accounting.budgets.book import DEFAULT_THRESHOLDS, Wish, list_budgets, parse_budget, set_budget
-from accounting.budgets.standing import Standing, open_months, standings
+from accounting.budgets.standing import OpenAt, Standing, standings
 from accounting.prices.versioning import Recording
 from accounting.reports.budgets import budget_document, standing_document
 from accounting.reports.documents import Document
@@ -59,8 +59,8 @@ def main(argv: Sequence[str]) -> int:
             rows = [budget_document(budget, path) for budget, path in list_budgets(session, COMMAND_LINE)]
             _print_versions(rows, arguments)
             return 0
-        months = [month_from(arguments.period)] if arguments.period else open_months(session, now_ms())
-        found = [each for month in months for each in standings(session, COMMAND_LINE, month)]
+        which = month_from(arguments.period) if arguments.period else OpenAt(now_ms())
+        found = standings(session, COMMAND_LINE, which)
     if arguments.json:
         for each in found:
             print_json(standing_document(each))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from accounting.access.viewer import COMMAND_LINE
-from accounting.budgets.standing import open_months, outlooks
+from accounting.budgets.standing import OpenAt, outlooks
 from accounting.reports.budgets import outlook_document, outlook_totals
 from slicemeter.accounting.options import now_ms, opened, parser, print_json, print_table
 from slicemeter.accounting.windows import month_from
@@ -18,8 +18,8 @@ def main(argv: Sequence[str]) -> int:
     made.add_argument("--json", action="store_true", help="print a JSON object")
     arguments = made.parse_args(argv)
     with opened(arguments) as database, database.reading() as session:
-        months = [month_from(arguments.period)] if arguments.period else open_months(session, now_ms())
-        found = [outlook for month in months for outlook in outlooks(session, COMMAND_LINE, month)]
+        which = month_from(arguments.period) if arguments.period else OpenAt(now_ms())
+        found = outlooks(session, COMMAND_LINE, which)
     totals = outlook_totals(found)
     if arguments.json:
         print_json({"rows": [outlook_document(each) for each in found], "totals": totals})
