@@ -1,7 +1,11 @@
-"""`POST /api/v1/prices`, `policies`, `discounts`; `GET discounts`: versions, recorded and never edited."""
+"""`POST /api/v1/prices`, `policies`, `discounts`; `GET discounts`: versions, recorded and never edited.
+
+With `dry_run=true` nothing is recorded: the answer says what it would change in the open months.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Response
@@ -11,14 +15,17 @@ from sqlalchemy.orm import Session
 from accounting.access.audit import MAX_REASON
 from accounting.api.answering import Wanted
 from accounting.api.closing import TenantName
-from accounting.api.dependencies import InService, Operator
-from accounting.api.idempotency import ObeyedOnce
+from accounting.api.dependencies import InService, Operator, Service
+from accounting.api.idempotency import DryOrOnce, Once
+from accounting.api.reports import answer
 from accounting.api.windows import AskedPage, instant_of_text
+from accounting.periods.whatif import foretell_versions
 from accounting.prices.book import MAX_MODEL, parse_currency, parse_unit_price, set_price
 from accounting.prices.discounts import list_discounts, parse_percent, set_discount
 from accounting.prices.policies import set_policy
 from accounting.reports.books import discount_document, discounts_document, policy_document, price_document
 from accounting.reports.documents import Document
+from accounting.reports.tenants import foretold_document
 from accounting.tenants.tree import find_tenant
 
 router = APIRouter(prefix="/api/v1", tags=["pricing"])
@@ -69,7 +76,7 @@ class NewDiscount(_Version):
 
 
 @router.post("/prices", status_code=201)
-def post_price(service: InService, once: ObeyedOnce, price: NewPrice) -> Response:
+def post_price(service: InService, once: DryOrOnce, price: NewPrice) -> Response:
     """Record a price; over the same validity it supersedes the version there, with a reason."""
 
     def record(session: Session) -> Document:
@@ -88,11 +95,11 @@ def post_price(service: InService, once: ObeyedOnce, price: NewPrice) -> Respons
         )
         return price_document(version)
 
-    return once.obey(service.database, record, status=201)
+    return _record(service, once, record)
 
 
 @router.post("/policies", status_code=201)
-def post_policy(service: InService, once: ObeyedOnce, policy: NewPolicy) -> Response:
+def post_policy(service: InService, once: DryOrOnce, policy: NewPolicy) -> Response:
     """Record a policy; open months follow at the next rating, a closed one never does by itself."""
 
     def record(session: Session) -> Document:
@@ -109,7 +116,7 @@ def post_policy(service: InService, once: ObeyedOnce, policy: NewPolicy) -> Resp
         )
         return policy_document(version)
 
-    return once.obey(service.database, record, status=201)
+    return _record(service, once, record)
 
 
 @router.get("/discounts")
@@ -125,7 +132,7 @@ def discounts(
 
 
 @router.post("/discounts", status_code=201)
-def post_discount(service: InService, once: ObeyedOnce, discount: NewDiscount) -> Response:
+def post_discount(service: InService, once: DryOrOnce, discount: NewDiscount) -> Response:
     """Record what a tenant pays less; the nearest tenant upwards that has a discount decides."""
 
     def record(session: Session) -> Document:
@@ -143,4 +150,11 @@ def post_discount(service: InService, once: ObeyedOnce, discount: NewDiscount) -
         )
         return discount_document(tenant.path, version)
 
+    return _record(service, once, record)
+
+
+def _record(service: Service, once: Once, record: Callable[[Session], Document]) -> Response:
+    """Record a version, or (`dry_run=true`) say what it would change in the open months."""
+    if once.is_dry:
+        return answer(foretold_document(foretell_versions(service.database, record)))
     return once.obey(service.database, record, status=201)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import NoReturn
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from accounting.ledger.calendar import month_bounds_ms, month_of, parse_month
@@ -23,13 +23,14 @@ from accounting.ledger.rounding import EXACT, MJ, PPM_MS, amount_of
 from accounting.periods.compute import MS_PER_DAY, Computed, Rulebook, compute, read_rulebook
 from accounting.periods.lines import Booked, Line
 from accounting.periods.months import OPEN
+from accounting.periods.replacing import RATED
 from accounting.periods.statement import rated_as_of_ms, rated_grace_ms
 from accounting.periods.tariff import Account, Books, Tariff
 from accounting.progress import Progress, unseen
 from accounting.store.database import Database
-from accounting.store.models import BillingPeriod, LedgerLine, Tenant
+from accounting.store.models import BillingPeriod, LedgerLine, RatingMark, Tenant
 from accounting.tenants.touched import ChangedHands
-from contract.ids import DeviceKey
+from contract.ids import ClusterCode, DeviceKey, DeviceUuid, NodeUid
 
 
 @dataclass(slots=True)
@@ -137,6 +138,41 @@ def foretell_tenancy(
     changed, after = told[0]
     with database.reading() as session:
         return foretell(session, changed.cards, after, progress=progress)
+
+
+def foretell_versions(
+    database: Database, change: Callable[[Session], object], *, progress: Progress = unseen
+) -> Foretold:
+    """What a price, policy or discount would change, told by recording it and taking it back.
+
+    Args:
+        database: The books; they are left as they are.
+        change: Records the version, which makes the cards concerned due, and raises what saving it would.
+        progress: Who wants to know how far it is.
+    """
+    told: list[tuple[Mapping[DeviceKey, Interval], Rulebook]] = []
+    with suppress(_UndoError), database.writing() as session:
+        change(session)
+        told.append((_due_cards(session), read_rulebook(session)))
+        _undo()
+    cards, after = told[0]
+    with database.reading() as session:
+        return foretell(session, cards, after, progress=progress)
+
+
+def _due_cards(session: Session) -> dict[DeviceKey, Interval]:
+    """The cards that are due, each from its first such day to its last; facts that wait are on both sides."""
+    mark = RatingMark
+    card = (mark.cluster, mark.node_uid, mark.device_uuid)
+    rows = session.execute(
+        select(*card, func.min(mark.day_ms), func.max(mark.day_ms))
+        .where(mark.ingest_seq != RATED)
+        .group_by(*card)
+    )
+    return {
+        DeviceKey(ClusterCode(cluster), NodeUid(node), DeviceUuid(device)): (first, last + MS_PER_DAY)
+        for cluster, node, device, first, last in rows
+    }
 
 
 def foretell(

@@ -5,11 +5,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
+from sqlalchemy.orm import Session
+
 from accounting.access.viewer import COMMAND_LINE
 from accounting.ledger.policies import KINDS, VALUES
 from accounting.prices.policies import list_policies, set_policy
 from accounting.reports.books import policy_document
 from accounting.store.models import PolicyVersion
+from slicemeter.accounting.dry_run import add_dry_run_option, print_dry_run
 from slicemeter.accounting.options import Parser, add_database_option, now_ms, opened, print_json, print_table
 from slicemeter.accounting.windows import instant_of
 
@@ -30,6 +33,7 @@ def _parser() -> Parser:
     )
     change.add_argument("--to", metavar="WHEN", help="first instant it is no longer in force; else: open")
     change.add_argument("--reason", help="why; needed to supersede a policy over the same validity")
+    add_dry_run_option(change)
     show = actions.add_parser("list", help="show the policies that are or were in force")
     show.add_argument("--all", action="store_true", help="superseded versions too")
     for action in (change, show):
@@ -42,25 +46,30 @@ def main(argv: Sequence[str]) -> int:
     """Set or list policies."""
     arguments = _parser().parse_args(argv)
     with opened(arguments) as database:
-        if arguments.action == "set":
+        if arguments.action == "set" and arguments.dry_run:
+            print_dry_run(database, lambda session: _set(session, arguments), arguments)
+        elif arguments.action == "set":
             with database.writing() as session:
-                version = set_policy(
-                    session,
-                    kind=arguments.kind,
-                    value=arguments.value,
-                    valid_from_ms=instant_of(arguments.from_),
-                    valid_to_ms=None if arguments.to is None else instant_of(arguments.to),
-                    reason=arguments.reason,
-                    by=COMMAND_LINE,
-                    now_ms=now_ms(),
-                )
-                _print([version], arguments)
+                _print([_set(session, arguments)], arguments)
         else:
             with database.reading() as session:
                 versions = list_policies(session)
                 live = [version for version in versions if version.superseded_at_ms is None]
                 _print(versions if arguments.all else live, arguments)
     return 0
+
+
+def _set(session: Session, arguments: argparse.Namespace) -> PolicyVersion:
+    return set_policy(
+        session,
+        kind=arguments.kind,
+        value=arguments.value,
+        valid_from_ms=instant_of(arguments.from_),
+        valid_to_ms=None if arguments.to is None else instant_of(arguments.to),
+        reason=arguments.reason,
+        by=COMMAND_LINE,
+        now_ms=now_ms(),
+    )
 
 
 def _print(versions: Sequence[PolicyVersion], arguments: argparse.Namespace) -> None:

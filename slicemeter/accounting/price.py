@@ -5,12 +5,16 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
+from sqlalchemy.orm import Session
+
 from accounting.access.viewer import COMMAND_LINE
 from accounting.prices.book import SKUS, list_versions, parse_currency, parse_unit_price, set_price
 from accounting.prices.discounts import list_discounts, parse_percent, set_discount
 from accounting.reports.books import discount_document, price_document
+from accounting.reports.documents import Document
 from accounting.store.models import PriceVersion
 from accounting.tenants.tree import find_tenant
+from slicemeter.accounting.dry_run import add_dry_run_option, print_dry_run
 from slicemeter.accounting.options import Parser, add_database_option, now_ms, opened, print_json, print_table
 from slicemeter.accounting.windows import instant_of
 
@@ -44,6 +48,8 @@ def _parser() -> Parser:
     less.add_argument("--reason", help="why; needed to supersede a discount over the same validity")
     all_less = actions.add_parser("discounts", help="show the discounts that hold or held")
     all_less.add_argument("--all", action="store_true", help="superseded versions too")
+    for action in (change, less):
+        add_dry_run_option(action)
     for action in (change, show, less, all_less):
         add_database_option(action)
         action.add_argument("--json", action="store_true", help="one JSON object a line")
@@ -56,21 +62,11 @@ def main(argv: Sequence[str]) -> int:
     if arguments.action in {"discount", "discounts"}:
         return _discounts(arguments)
     with opened(arguments) as database:
-        if arguments.action == "set":
+        if arguments.action == "set" and arguments.dry_run:
+            print_dry_run(database, lambda session: _set_price(session, arguments), arguments)
+        elif arguments.action == "set":
             with database.writing() as session:
-                version = set_price(
-                    session,
-                    sku=arguments.sku,
-                    model=arguments.model,
-                    currency=parse_currency(arguments.currency),
-                    unit_price=parse_unit_price(arguments.price),
-                    valid_from_ms=instant_of(arguments.from_),
-                    valid_to_ms=None if arguments.to is None else instant_of(arguments.to),
-                    reason=arguments.reason,
-                    by=COMMAND_LINE,
-                    now_ms=now_ms(),
-                )
-                _print([version], arguments)
+                _print([_set_price(session, arguments)], arguments)
         else:
             with database.reading() as session:
                 versions = list_versions(session)
@@ -79,22 +75,44 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
+def _set_price(session: Session, arguments: argparse.Namespace) -> PriceVersion:
+    return set_price(
+        session,
+        sku=arguments.sku,
+        model=arguments.model,
+        currency=parse_currency(arguments.currency),
+        unit_price=parse_unit_price(arguments.price),
+        valid_from_ms=instant_of(arguments.from_),
+        valid_to_ms=None if arguments.to is None else instant_of(arguments.to),
+        reason=arguments.reason,
+        by=COMMAND_LINE,
+        now_ms=now_ms(),
+    )
+
+
+def _set_discount(session: Session, arguments: argparse.Namespace) -> Document:
+    tenant = find_tenant(session, COMMAND_LINE, arguments.tenant)
+    version = set_discount(
+        session,
+        tenant,
+        percent=parse_percent(arguments.percent),
+        valid_from_ms=instant_of(arguments.from_),
+        valid_to_ms=None if arguments.to is None else instant_of(arguments.to),
+        reason=arguments.reason,
+        by=COMMAND_LINE,
+        now_ms=now_ms(),
+    )
+    return discount_document(tenant.path, version)
+
+
 def _discounts(arguments: argparse.Namespace) -> int:
     with opened(arguments) as database:
+        if arguments.action == "discount" and arguments.dry_run:
+            print_dry_run(database, lambda session: _set_discount(session, arguments), arguments)
+            return 0
         if arguments.action == "discount":
             with database.writing() as session:
-                tenant = find_tenant(session, COMMAND_LINE, arguments.tenant)
-                version = set_discount(
-                    session,
-                    tenant,
-                    percent=parse_percent(arguments.percent),
-                    valid_from_ms=instant_of(arguments.from_),
-                    valid_to_ms=None if arguments.to is None else instant_of(arguments.to),
-                    reason=arguments.reason,
-                    by=COMMAND_LINE,
-                    now_ms=now_ms(),
-                )
-                documents = [discount_document(tenant.path, version)]
+                documents = [_set_discount(session, arguments)]
         else:
             with database.reading() as session:
                 documents = [
