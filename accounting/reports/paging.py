@@ -19,7 +19,9 @@ from accounting.errors import InvalidError
 MAX_LIMIT = 5_000
 
 _END = 2**47
-"""Above any instant and number of a row of ours."""
+"""Above any instant and number of a row of ours, by which a database skips."""
+_WIDEST = 2**63
+"""Beyond what a key may hold, whose list is sorted here: below 0 too, where the largest comes first."""
 
 Key: TypeAlias = tuple[int | str, ...]
 """Unique, and the order of the list."""
@@ -65,7 +67,12 @@ def cursor_after(asked: Asked, *, like: Key) -> Key | None:
     Raises:
         InvalidError: The cursor is none of ours.
     """
-    return None if asked.cursor is None else _read(asked.cursor, like)
+    if asked.cursor is None:
+        return None
+    key = _read(asked.cursor, like)
+    if any(isinstance(part, int) and not 0 <= part < _END for part in key):
+        raise _refused()
+    return key
 
 
 def page_cut(left: Sequence[Row], key_of: Callable[[Row], Key], asked: Asked) -> Page[Row]:
@@ -81,15 +88,18 @@ def _write(key: Key) -> str:
 
 
 def _read(cursor: str, like: Key | None) -> Key:
-    refused = InvalidError("the cursor is none of this list; take it from `next` of the page before")
     try:
         text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
         key = tuple(msgspec.json.decode(text, type=list[int | str]))
     except (binascii.Error, ValueError, msgspec.DecodeError):
-        raise refused from None
+        raise _refused() from None
     if like is not None and [type(part) for part in key] != [type(part) for part in like]:
-        raise refused
+        raise _refused()
     # What no key of ours holds, and a database would choke on.
-    if any("\0" in part if isinstance(part, str) else not 0 <= part < _END for part in key):
-        raise refused
+    if any("\0" in part if isinstance(part, str) else not -_WIDEST <= part < _WIDEST for part in key):
+        raise _refused()
     return key
+
+
+def _refused() -> InvalidError:
+    return InvalidError("the cursor is none of this list; take it from `next` of the page before")

@@ -124,3 +124,16 @@ def test_as_csv_it_has_a_column_for_each_figure(books: Api) -> None:
     heading, first, *_ = answer.text.splitlines()
     assert {"suggested_mem_mib", "idle_core_ppm_ms", "sm_p95_ppm"} <= set(heading.split(","))
     assert "busy" in first
+
+
+@pytest.mark.parametrize("by", ["slice", "tenant"])
+def test_page_by_page_it_is_the_same_list(books: Api, by: str) -> None:
+    token = books.token("operator")
+    path = f"/api/v1/waste?{WINDOW}&by={by}"
+    whole = books.request("GET", path, token=token).json()
+    first = books.request("GET", f"{path}&limit=1", token=token).json()
+    second = books.request("GET", f"{path}&limit=1&cursor={first['next']}", token=token)
+    assert second.status_code == 200, second.text
+    assert [*first["rows"], *second.json()["rows"]] == whole["rows"]
+    assert second.json()["next"] is None
+    assert (len(first["rows"]), len(whole["rows"])) == (1, 2)
