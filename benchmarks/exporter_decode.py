@@ -5,8 +5,8 @@ Run: python -m benchmarks.exporter_decode [--files 320] [--rounds 30]
 The floor opens each file, asks for its size, reads the same bytes in the two pieces in which they lie
 (header with its two slots, tail) and closes it. `decode` is what the sampler does: the same, plus the
 second look that proves the bytes belong together, plus all values. Both run in turns in one process;
-the ratio of the fastest rounds (others may use the machine, too) is printed as a table and as JSON, and judged
-by whoever reads it.
+the ratio of the fastest rounds (others may use the machine, too) is printed as a table and as JSON, and
+judged by whoever reads it.
 """
 
 from __future__ import annotations

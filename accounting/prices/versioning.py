@@ -1,4 +1,4 @@
-"""How a versioned row is replaced: prices, policies, discounts, tenant rules and moves, budgets go through here.
+"""How a versioned row is replaced: prices, policies, discounts, tenant rules, moves, budgets go through here.
 
 Invariant: a version is never edited. Over the same validity a new one supersedes it, with a reason; an
 open-ended version ends where a later one begins, by a successor that says the same up to there. Anything
