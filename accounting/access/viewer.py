@@ -77,11 +77,6 @@ def tenant_is_visible(viewer: Viewer) -> ColumnElement[bool]:
     return is_at_or_below(viewer.tenant_path)
 
 
-def is_below(path: str, root: str) -> bool:
-    """Whether a path is a root, or lies below it."""
-    return path == root or path.startswith(f"{root}/")
-
-
 def only_visible(statement: Select[*Columns], viewer: Viewer) -> Select[*Columns]:
     """Narrow a query that selects from, or joins, `Tenant` to what the viewer may see."""
     return statement.where(tenant_is_visible(viewer))

@@ -53,10 +53,13 @@ def _wants(
     accept: Annotated[str | None, Header(description="text/csv: the rows as CSV; else JSON")] = None,
     if_none_match: Annotated[str | None, Header(description="the ETag of what you have")] = None,
 ) -> Wants:
+    return Wants(_prefers_csv(accept or ""), etags_in(if_none_match), dict(request.query_params))
+
+
+def etags_in(if_none_match: str | None) -> frozenset[str]:
+    """What a client has already, weak ETags taken for strong ones; `*` is whatever there is."""
     known = (part.strip().removeprefix("W/") for part in (if_none_match or "").split(","))
-    return Wants(
-        _prefers_csv(accept or ""), frozenset(part for part in known if part), dict(request.query_params)
-    )
+    return frozenset(part for part in known if part)
 
 
 def _prefers_csv(accept: str) -> bool:

@@ -10,6 +10,7 @@ from typing import IO, Annotated
 from fastapi import APIRouter, Header, Query, Response
 from fastapi.responses import StreamingResponse
 
+from accounting.api.answering import etags_in
 from accounting.api.dependencies import InService, Reader
 from accounting.api.windows import Period
 from accounting.exports.making import CONTENT_TYPES, FILE_SUFFIXES, Format, Wanted, write_export
@@ -49,7 +50,7 @@ def export(
         headers = {"Content-Length": str(size), "Content-Disposition": _disposition(wanted)}
         if made.frame.is_closed:
             headers["ETag"] = f'"{_sha256(whole)}"'
-            if if_none_match is not None and headers["ETag"] in if_none_match.split(", "):
+            if etags_in(if_none_match) & {headers["ETag"], "*"}:
                 whole.close()
                 return Response(status_code=304, headers={"ETag": headers["ETag"]})
         whole.seek(0)

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from accounting.api.dependencies import InService, Operator
-from accounting.reports.documents import encode
+from accounting.api.reports import answer
 from accounting.reports.quality import MAX_DAYS, quality_document
 
 router = APIRouter(prefix="/api/v1", tags=["books"])
@@ -22,4 +22,4 @@ def quality(
     """Exporters with their clocks, coverage, gaps in presence, and facts in quarantine by reason."""
     with service.database.reading() as session:
         document = quality_document(session, now_ms=service.clock(), days=days)
-    return Response(encode(document), media_type="application/json")
+    return answer(document)

@@ -9,9 +9,10 @@ from decimal import Decimal
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from accounting.access.viewer import Viewer, is_below, only_visible
+from accounting.access.viewer import Viewer, only_visible
 from accounting.budgets.forecast import Spending
 from accounting.ledger.rounding import EXACT, exact_sum
+from accounting.ledger.tenancy import is_at_or_below
 from accounting.store.book_tables import RATED_KINDS
 from accounting.store.models import BillingPeriod, LedgerLine, Tenant
 
@@ -44,7 +45,7 @@ def read_spending(session: Session, viewer: Viewer, period: BillingPeriod) -> di
 def at_or_below(spendings: Mapping[str, Spending], root: str) -> Spending:
     """What a node of the tree and all below it cost."""
     days: dict[int, Decimal] = defaultdict(Decimal)
-    mine = [spending for path, spending in spendings.items() if is_below(path, root)]
+    mine = [spending for path, spending in spendings.items() if is_at_or_below(path, root)]
     for spending in mine:
         for day_ms, amount in spending.by_day.items():
             days[day_ms] = EXACT.add(days[day_ms], amount)

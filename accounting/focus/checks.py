@@ -114,7 +114,6 @@ class Row:
 
 Check: TypeAlias = Callable[[Row], Iterator[Problem]]
 
-
 Known: TypeAlias = dict[str, tuple[str, Decimal | int | None]]
 """By column: the last clean text and what it is read as, since most values are those of the row before."""
 

@@ -16,12 +16,12 @@ from uuid import UUID
 from sqlalchemy import Row, func, select, true, tuple_
 from sqlalchemy.orm import Session
 
-from accounting.access.viewer import Viewer, is_at_or_below, is_below
+from accounting.access.viewer import Viewer, is_at_or_below
 from accounting.errors import InvalidError
+from accounting.ledger import tenancy
 from accounting.ledger.calendar import Month, local_date, month_bounds_ms, month_of
 from accounting.ledger.intervals import Interval
 from accounting.ledger.rounding import MJ, PPM_MS, exact_sum, round_statement
-from accounting.ledger.tenancy import leaf_path, path_step
 from accounting.periods.distribution import DISTRIBUTION
 from accounting.periods.idle_view import IdleView, ProvisionalShare, view_idle
 from accounting.periods.months import find_account, find_period, no_account
@@ -301,7 +301,7 @@ def asked_of(
             raise InvalidError("name a tenant (--tenant), or an account (--account) for all its tenants")
         if viewer.sees_everything:
             return None, find_account(session, str(account_code))
-        if account_code is not None and viewer.tenant_path != path_step(account_code):
+        if account_code is not None and viewer.tenant_path != tenancy.path_step(account_code):
             raise no_account(account_code)
     # Whoever may see one branch only asks about that.
     tenant = find_tenant(session, viewer, tenant_name or viewer.tenant_path or "")
@@ -476,5 +476,6 @@ def _unallocated(
         one
         for one in found
         # What was sealed before tenants could be mapped names its key alone.
-        if tenant is None or is_below(one.tenant or leaf_path(account.code, one.tenant_key), tenant.path)
+        if tenant is None
+        or tenancy.is_at_or_below(one.tenant or tenancy.leaf_path(account.code, one.tenant_key), tenant.path)
     ]

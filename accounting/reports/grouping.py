@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from accounting.access.viewer import Viewer, is_below
+from accounting.access.viewer import Viewer
 from accounting.errors import InvalidError
+from accounting.ledger.tenancy import is_at_or_below
 from accounting.store.models import Tenant
 from accounting.store.walls import CARDS, seeing
 from accounting.tenants.tree import LEAF, find_tenant, list_tenants
@@ -121,7 +122,9 @@ def read_branches(session: Session, viewer: Viewer, tenant: str | None = None) -
     """
     root = None if tenant is None else find_tenant(session, viewer, tenant).path
     paths = {
-        one.id: one.path for one in list_tenants(session, viewer) if root is None or is_below(one.path, root)
+        one.id: one.path
+        for one in list_tenants(session, viewer)
+        if root is None or is_at_or_below(one.path, root)
     }
     # What stands above a viewer's tenants is in their paths; only its kind is read beside.
     with seeing(session, CARDS):

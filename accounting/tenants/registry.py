@@ -19,7 +19,6 @@ from accounting.errors import ConflictError, InvalidError, NotFoundError
 from accounting.ledger.tenancy import BUILT_IN
 from accounting.store.models import BillingAccount, Cluster
 
-_ISSUER = re.compile(r"[A-Z0-9]([-A-Z0-9]{0,18}[A-Z0-9])?")
 _CODE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _ISSUER = re.compile(r"[A-Z0-9]([-A-Z0-9]{0,18}[A-Z0-9])?")
 _CURRENCY = re.compile(r"[A-Z]{3}")

@@ -19,7 +19,7 @@ from sqlalchemy.orm import Session
 from accounting.access.audit import record
 from accounting.access.viewer import Viewer, tenant_is_visible
 from accounting.errors import ConflictError, InvalidError, NotFoundError
-from accounting.ledger.tenancy import BUILT_IN, code_of, path_step
+from accounting.ledger.tenancy import BUILT_IN, IDLE_PATH, code_of, path_step
 from accounting.store.models import BillingAccount, Tenant
 from accounting.store.postgresql import lock_making
 
@@ -71,7 +71,7 @@ class TenantTree:
 
     def idle(self, platform_account: str) -> int:
         """The id of `platform/idle`, which bears what nobody holds."""
-        return self.at("platform/idle", platform_account)
+        return self.at(IDLE_PATH, platform_account)
 
     def _find(self, path: str) -> int | None:
         if path not in self._ids:
