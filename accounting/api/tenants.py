@@ -18,6 +18,7 @@ from accounting.api.answering import Wanted
 from accounting.api.closing import TenantName
 from accounting.api.dependencies import InService, Operator, Reader, Service
 from accounting.api.idempotency import DryOrOnce, ObeyedOnce, Once
+from accounting.api.problems import Problem
 from accounting.api.reports import answer
 from accounting.api.windows import AskedPage, instant_of_text
 from accounting.ledger.calendar import at_text
@@ -197,6 +198,8 @@ def moves(
 @router.post("/tenants/moves", status_code=201)
 def post_move(service: InService, once: DryOrOnce, move: NewMove) -> Response:
     """Move or rename a tenant from an instant on, or ask what that would move."""
+    if move.below is None and move.code is None:
+        raise Problem(422, "name `below`, `code`, or both; without them the tenant stays as it is")
 
     def save(session: Session) -> tuple[Document, ChangedHands]:
         from_ms, recording = instant_of_text(move.from_), _recording(once, move.reason)

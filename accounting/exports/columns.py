@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Literal, TypeAlias
 
 from accounting.ledger.calendar import at_text
-from accounting.ledger.rounding import EXACT
+from accounting.ledger.rounding import plain
 
 Value: TypeAlias = str | int | Decimal | None
 """An instant is whole Unix milliseconds."""
@@ -49,8 +49,3 @@ class Column:
             assert isinstance(value, int)
             return at_text(value)
         return str(value)
-
-
-def plain(number: Decimal) -> str:
-    """A number without exponent and without zeros at its end; 0 has no sign."""
-    return f"{number.normalize(EXACT):f}" if number else "0"

@@ -14,11 +14,20 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TypeAlias
 
-from accounting.exports.columns import Column, Value, plain
+from accounting.exports.columns import Column, Value
 from accounting.focus.model import FocusColumn, Version, columns_of
 from accounting.ledger.calendar import local_date
 from accounting.ledger.pricing import SKU_ENERGY, SKU_IDLE, SKU_SLICE, SKU_UNALLOCATED
-from accounting.ledger.rounding import EXACT, MJ, PPM_MS, amount_of, card_hours, to_currency
+from accounting.ledger.rounding import (
+    EXACT,
+    MJ,
+    PPM_MS,
+    amount_of,
+    card_factor,
+    card_hours,
+    plain,
+    to_currency,
+)
 from accounting.periods.ledger_stream import Device, Frame, Streamed
 from accounting.periods.statement import Coverage
 from accounting.store.models import LedgerLine
@@ -275,13 +284,10 @@ class Charges:
         return "dominant" if line.sku == SKU_SLICE else None
 
     def _own(self, line: LedgerLine, kind: str, corrects_period: str | None) -> Charge:
-        is_slice = line.unit == PPM_MS and bool(line.own_quantity)
         coverage = self.coverage.get((line.cluster, line.node_uid, line.device_uuid))
         ratio = None if coverage is None else coverage.ratio
         return {
-            "x_CardFactor": _digits(Decimal(line.quantity) / Decimal(line.own_quantity), 6)
-            if is_slice
-            else None,
+            "x_CardFactor": card_factor(line.own_quantity, line.quantity) if line.unit == PPM_MS else None,
             "x_ClusterId": line.cluster or None,
             "x_CorrectsPeriod": corrects_period,
             "x_CoveragePct": None if ratio is None else _digits(ratio * 100, 4),

@@ -10,7 +10,7 @@ from decimal import Decimal
 
 from accounting.exports.columns import Column, Value
 from accounting.ledger.calendar import local_date
-from accounting.ledger.rounding import EXACT, PPM_MS, card_hours, to_currency
+from accounting.ledger.rounding import EXACT, PPM_MS, card_factor, card_hours, to_currency
 from accounting.periods.ledger_stream import Frame, Streamed
 from accounting.store.models import LedgerLine
 
@@ -113,7 +113,7 @@ def _row(frame: Frame, one: Streamed, shown: Decimal | None) -> list[Value]:
         card_hours(own),
         card_hours(own - charged),
         card_hours(charged),
-        _card_factor(own, charged),
+        card_factor(own, charged),
         own,
         charged,
         line.held_not_running_quantity,
@@ -136,11 +136,6 @@ def _row(frame: Frame, one: Streamed, shown: Decimal | None) -> list[Value]:
         line.corrects_kind,
         line.reason,
     ]
-
-
-def _card_factor(own: int, charged: int) -> Decimal | None:
-    """What over-booking left of the own share."""
-    return (Decimal(charged) / Decimal(own)).quantize(Decimal("0.000001")) if own else None
 
 
 def _energy_mj(line: LedgerLine) -> int | None:

@@ -104,11 +104,24 @@ def amount_of(
 
 
 def plain(number: Decimal) -> str:
-    """A number without exponent or trailing zeros, however many digits its store gives it."""
-    return f"{number.normalize(EXACT):f}"
+    """A number without exponent or trailing zeros, however many digits its store gives it; 0 has no sign."""
+    return f"{number.normalize(EXACT):f}" if number else "0"
 
 
 def card_hours(quantity_ppm_ms: int, digits: int = 6) -> Decimal:
     """Card time in card-hours, for showing; the whole number beside it is the exact value."""
     exact = EXACT.divide(Decimal(quantity_ppm_ms), Decimal(CARD_HOUR_PPM_MS))
     return exact.quantize(Decimal(1).scaleb(-digits), context=EXACT)
+
+
+_SIX_DIGITS = Decimal("0.000001")
+
+
+def six_digits(part: int, whole: int) -> Decimal | None:
+    """A part of a whole to six digits, for showing; None: of nothing."""
+    return EXACT.divide(Decimal(part), Decimal(whole)).quantize(_SIX_DIGITS, context=EXACT) if whole else None
+
+
+def card_factor(own_quantity: int, charged_quantity: int) -> Decimal | None:
+    """What over-booking left of the own share: charged of own, to six digits; None: nothing was held."""
+    return six_digits(charged_quantity, own_quantity)

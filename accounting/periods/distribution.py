@@ -60,7 +60,6 @@ class IdlePool:
     model: str
     policy: str
     quantity_ppm_ms: int
-    receivers: int
     kept_because: str | None
 
 
@@ -151,7 +150,7 @@ def _distributed(
             tenants = {f"{path} {account}": (tenant_id, account) for tenant_id, account, path in in_pool}
             weights = weights_of({f"{key[2]} {key[1]}": own for key, own in in_pool.items()}, policy)
             kept = None if weights else "no tenant held a part of the pool"
-        stated.append(IdlePool(cluster.code, model, policy, quantity, len(weights), kept))
+        stated.append(IdlePool(cluster.code, model, policy, quantity, kept))
         for day_ms in days:
             for name, part in distribute_idle(idle[model, day_ms], weights).items():
                 assert rule is not None

@@ -195,12 +195,12 @@ def foretell(
         return Foretold(None, 0, (), {}, ())
     before = read_rulebook(session)
     ledger = _Comparison(_periods(session))
+    grace_ms = rated_grace_ms(session)
     for done, (key, window) in enumerate(sorted(cards.items())):
         progress("foretelling cards", done, len(cards))
         run = ledger.run_of(window, after.books[key.cluster], as_of_ms)
         if run is None:
             continue
-        grace_ms = rated_grace_ms(session)
         for side, rulebook in ((0, before), (1, after)):
             trail: list[Booked] | None = [] if side else None
             computed = compute(session, key, run, rulebook, as_of_ms=as_of_ms, grace_ms=grace_ms, trail=trail)

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import msgspec
 
 from accounting.ledger.calendar import at_text
-from accounting.ledger.rounding import card_hours
+from accounting.ledger.rounding import card_factor, card_hours, plain
 from accounting.periods.statement import Coverage, Statement, StatementLine, Sums
 from accounting.periods.use import UnallocatedUse, Use
 from accounting.reports.paging import EVERYTHING, Asked, Key, page_of
@@ -30,10 +30,7 @@ def encode(document: Document) -> bytes:
 
 def money(amount: Decimal | None) -> str | None:
     """An amount as a string without trailing zeros beyond its point."""
-    if amount is None:
-        return None
-    text = format(amount, "f")
-    return text.rstrip("0").rstrip(".") if "." in text else text
+    return None if amount is None else plain(amount)
 
 
 def shown(amount: Decimal | None) -> str | None:
@@ -106,13 +103,6 @@ def sums_document(sums: Sums) -> Document:
     }
 
 
-def card_factor(line: StatementLine) -> Decimal | None:
-    """What over-booking left of the own share: charged of own."""
-    if not line.own_ppm_ms:
-        return None
-    return (Decimal(line.charged_ppm_ms) / Decimal(line.own_ppm_ms)).quantize(Decimal("0.000001"))
-
-
 def _line(line: StatementLine) -> Document:
     return {
         "line": line.line_id,
@@ -136,7 +126,7 @@ def _line(line: StatementLine) -> Document:
         "own_card_hours": str(card_hours(line.own_ppm_ms)),
         "discount_card_hours": str(card_hours(line.discount_ppm_ms)),
         "charged_card_hours": str(card_hours(line.charged_ppm_ms)),
-        "card_factor": money(card_factor(line)),
+        "card_factor": money(card_factor(line.own_ppm_ms, line.charged_ppm_ms)),
         "held_not_running_ppm_ms": line.held_not_running_ppm_ms,
         "degraded_ppm_ms": line.degraded_ppm_ms,
         "energy_mj": line.energy_mj,

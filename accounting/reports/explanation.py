@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from decimal import Decimal
 
 from sqlalchemy.orm import Session
 
 from accounting.access.viewer import Viewer
 from accounting.ledger.calendar import at_text, local_date, local_text
-from accounting.ledger.rounding import MJ, plain
+from accounting.ledger.rounding import MJ, card_factor, plain, six_digits
 from accounting.periods.explain import Explanation, Neighbour, Share, Step, explain_lines
 from accounting.reports.books import policy_document, price_document
 from accounting.reports.documents import Document, coverage_document, instant, money, use_document
@@ -18,23 +17,17 @@ from accounting.reports.statement_table import columns
 from accounting.reports.units import coverage_text, hours, kwh, peak_text, percent, sm_text
 from accounting.store.models import LedgerLine, TenantDiscount
 
-_SIX_DIGITS = Decimal("0.000001")
-
-
-def _ratio(part: int, whole: int) -> Decimal | None:
-    return (Decimal(part) / Decimal(whole)).quantize(_SIX_DIGITS) if whole else None
-
 
 def _share(share: Share) -> Document:
     return {
         "policy": share.policy,
         "mem_mib": share.mem_mib,
         "registered_mib": share.registered_mib,
-        "memory_ratio": money(_ratio(share.mem_mib, share.registered_mib)),
+        "memory_ratio": money(six_digits(share.mem_mib, share.registered_mib)),
         "core_percent": share.core_percent,
-        "core_ratio": money(_ratio(share.core_percent, 100)),
+        "core_ratio": money(six_digits(share.core_percent, 100)),
         "mig": share.mig,
-        "own_ratio": money(_ratio(share.own_units, share.whole)),
+        "own_ratio": money(six_digits(share.own_units, share.whole)),
     }
 
 
@@ -54,7 +47,7 @@ def _step(step: Step) -> Document:
         "to": at_text(step.to_ms),
         "own_quantity": step.own_quantity,
         "quantity": step.quantity,
-        "card_factor": money(_ratio(step.quantity, step.own_quantity)),
+        "card_factor": money(card_factor(step.own_quantity, step.quantity)),
         "share": None if step.share is None else _share(step.share),
         "source": step.source or None,
         "container": step.pod or None,
@@ -214,7 +207,7 @@ def _steps(one: Explanation) -> list[str]:
         if one.line.unit == MJ:
             rows.append([*when, step.source.replace("_", " "), step.pod, quantity])
             continue
-        factor = percent(_ratio(step.quantity, step.own_quantity))
+        factor = percent(card_factor(step.own_quantity, step.quantity))
         around = [f"{n.namespace}/{n.pod} {hours(n.charged_ppm_ms)}" for n in step.neighbours]
         if step.others:
             around.append(f"{step.others} others {hours(step.others_charged_ppm_ms)}")
@@ -230,7 +223,7 @@ def _share_text(share: Share | None) -> str:
     if share is None:
         return ""
     memory = f"memory {share.mem_mib}/{share.registered_mib}"
-    own = percent(_ratio(share.own_units, share.whole))
+    own = percent(six_digits(share.own_units, share.whole))
     return f"{own} {share.policy} ({share.mig or memory}, cores {share.core_percent} %)"
 
 

@@ -10,9 +10,9 @@ import csv
 import io
 from decimal import Decimal
 
-from accounting.ledger.rounding import card_hours
+from accounting.ledger.rounding import card_factor, card_hours
 from accounting.periods.statement import Statement, StatementLine
-from accounting.reports.documents import card_factor, money, shown
+from accounting.reports.documents import money, shown
 from accounting.reports.units import exactly
 
 COLUMNS = (
@@ -112,7 +112,7 @@ def _cells(statement: Statement, line: StatementLine) -> list[str | int | Decima
         str(card_hours(line.own_ppm_ms)),
         str(card_hours(line.discount_ppm_ms)),
         str(card_hours(line.charged_ppm_ms)),
-        money(card_factor(line)),
+        money(card_factor(line.own_ppm_ms, line.charged_ppm_ms)),
         line.own_ppm_ms,
         line.charged_ppm_ms,
         line.held_not_running_ppm_ms,

@@ -139,3 +139,9 @@ def test_a_tenants_token_sees_its_own_branch_with_what_is_unmapped(rated: Operat
 )
 def test_a_rule_that_cannot_be_is_422_or_404(rated: Operator, body: dict[str, object]) -> None:
     assert rated.post("tenants/rules", body).status_code in {404, 422}
+
+
+def test_a_move_to_nowhere_new_says_what_to_name(rated: Operator) -> None:
+    refused = rated.post("tenants/moves", {"tenant": "acme/red", "from": "2026-10-02T00:00:00Z"})
+    assert refused.status_code == 422
+    assert "`below`" in refused.json()["detail"]
