@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from sqlalchemy.orm import Session
 
-from accounting.access.audit import MAX_REASON
-from accounting.api.closing import TenantName
+from accounting.api.bodies import Body, Reason, TenantName
 from accounting.api.dependencies import InService, Reader
 from accounting.api.idempotency import ObeyedOnce
 from accounting.api.reports import answer
@@ -31,10 +30,8 @@ router = APIRouter(prefix="/api/v1", tags=["budgets"])
 MonthText = Annotated[str, Field(max_length=7, examples=["2026-10"])]
 
 
-class NewBudget(BaseModel):
+class NewBudget(Body):
     """What a tenant, and all below it, may cost in each month."""
-
-    model_config = ConfigDict(extra="forbid")
 
     tenant: TenantName
     amount: Annotated[str, Field(max_length=60, examples=["5000"])]
@@ -47,7 +44,7 @@ class NewBudget(BaseModel):
         default_factory=lambda: list(DEFAULT_THRESHOLDS)
     )
     """Whole per cents of the amount; each is told once a month."""
-    reason: Annotated[str, Field(min_length=1, max_length=MAX_REASON)] | None = None
+    reason: Reason | None = None
     """Needed to supersede a budget over the same months."""
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from sqlalchemy.orm import Session
 
-from accounting.access.audit import MAX_REASON
+from accounting.api.bodies import Body, Code, Reason, TenantName
 from accounting.api.dependencies import InService, Operator
 from accounting.api.idempotency import ObeyedOnce
 from accounting.api.problems import Problem
@@ -36,17 +36,8 @@ from accounting.reports.seals import (
 
 router = APIRouter(prefix="/api/v1", tags=["closing"])
 
-Reason = Annotated[str, Field(min_length=1, max_length=MAX_REASON)]
-TenantName = Annotated[str, Field(min_length=1, max_length=1_000, pattern=r"^[^\x00]+$")]
-"""A path, or a code where only one tenant has it."""
-Code = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[^\x00]+$")]
 
-
-class _Body(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class Closing(_Body):
+class Closing(Body):
     """Which month to close, and what to pass over."""
 
     account: Code
@@ -55,7 +46,7 @@ class Closing(_Body):
     min_coverage: Annotated[str, Field(max_length=40)] = str(MIN_COVERAGE)
 
 
-class Correction(_Body):
+class Correction(Body):
     """Which month to correct, and with what."""
 
     account: Code
@@ -65,7 +56,7 @@ class Correction(_Body):
     """Stands on every line that is posted."""
 
 
-class Adjustment(_Body):
+class Adjustment(Body):
     """An amount that a person adds to a tenant's month that is open now."""
 
     tenant: TenantName
@@ -76,7 +67,7 @@ class Adjustment(_Body):
     """Only for a tenant with lines in several accounts."""
 
 
-class Voiding(_Body):
+class Voiding(Body):
     """Why a statement must not stand."""
 
     reason: Reason

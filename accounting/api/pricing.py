@@ -9,12 +9,11 @@ from collections.abc import Callable
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from sqlalchemy.orm import Session
 
-from accounting.access.audit import MAX_REASON
 from accounting.api.answering import Wanted
-from accounting.api.closing import TenantName
+from accounting.api.bodies import Body, Reason, TenantName
 from accounting.api.dependencies import InService, Operator, Service
 from accounting.api.idempotency import DryOrOnce, Once
 from accounting.api.reports import answer
@@ -31,14 +30,12 @@ from accounting.tenants.tree import find_tenant
 router = APIRouter(prefix="/api/v1", tags=["pricing"])
 
 
-class _Version(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class _Version(Body):
     from_: Annotated[str, Field(alias="from", max_length=40, examples=["2026-10-01T00:00:00Z"])]
     """The first instant that it holds for, RFC 3339 with an offset."""
     to: Annotated[str, Field(max_length=40)] | None = None
     """The first instant that it no longer holds for; without it: until further notice."""
-    reason: Annotated[str, Field(min_length=1, max_length=MAX_REASON)] | None = None
+    reason: Reason | None = None
     """Needed to supersede a version over the same validity."""
 
     @property

@@ -10,12 +10,11 @@ from collections.abc import Callable
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from sqlalchemy.orm import Session
 
-from accounting.access.audit import MAX_REASON
 from accounting.api.answering import Wanted
-from accounting.api.closing import TenantName
+from accounting.api.bodies import Body, Reason, TenantName
 from accounting.api.dependencies import InService, Operator, Reader, Service
 from accounting.api.idempotency import DryOrOnce, ObeyedOnce, Once
 from accounting.api.problems import Problem
@@ -45,15 +44,10 @@ router = APIRouter(prefix="/api/v1", tags=["tenants"])
 
 Glob = Annotated[str, Field(max_length=253, pattern=r"^[^\x00]*$")]
 Instant = Annotated[str, Field(max_length=40, examples=["2026-10-14T00:00:00+02:00"])]
-Reason = Annotated[str, Field(min_length=1, max_length=MAX_REASON)]
 Id = Annotated[int, Path(ge=1, le=2**63 - 1)]
 
 
-class _Body(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class NewTenant(_Body):
+class NewTenant(Body):
     """An organisation, team or project."""
 
     path: TenantName
@@ -61,7 +55,7 @@ class NewTenant(_Body):
     kind: Literal["organisation", "team", "project"]
 
 
-class NewRule(_Body):
+class NewRule(Body):
     """Whose the slices are that match; every name is a glob, and what is left out is not asked for."""
 
     priority: Annotated[int, Field(ge=0, le=MAX_PRIORITY)]
@@ -71,20 +65,20 @@ class NewRule(_Body):
     tenant_key: Glob = ANYTHING
     """Empty: slices without a key."""
     namespace: Glob = ANYTHING
-    labels: dict[Glob, Glob] = {}
+    labels: Annotated[dict[Glob, Glob], Field(default_factory=dict)]
     from_: Annotated[Instant, Field(alias="from")]
     to: Instant | None = None
     reason: Reason | None = None
 
 
-class Ending(_Body):
+class Ending(Body):
     """From when on a rule holds no longer."""
 
     at: Instant
     reason: Reason | None = None
 
 
-class NewMove(_Body):
+class NewMove(Body):
     """Where a tenant stands from an instant on, and under which name."""
 
     tenant: TenantName
@@ -96,7 +90,7 @@ class NewMove(_Body):
     reason: Reason | None = None
 
 
-class Withdrawal(_Body):
+class Withdrawal(Body):
     """Why something never should have been."""
 
     reason: Reason
