@@ -78,7 +78,7 @@ def with_changes(changes: Mapping[str, object]) -> Thresholds:
         changes: Name to value; a number where the default is one, a duration's text where it is a text.
 
     Raises:
-        ValueError: A name that is no threshold.
+        ValueError: A name that is no threshold, or a ratio that is none.
         TypeError: A value of another kind.
     """
     known = {each.name: getattr(DEFAULT, each.name) for each in fields(Thresholds)}
@@ -88,6 +88,8 @@ def with_changes(changes: Mapping[str, object]) -> Thresholds:
         wanted = str if isinstance(known[name], str) else int | float
         if isinstance(value, bool) or not isinstance(value, wanted):
             raise TypeError(f'threshold "{name}": {value!r} is not of the kind of {known[name]!r}')
+        if name.endswith("_ratio") and not (isinstance(value, int | float) and 0 <= value <= 1):
+            raise ValueError(f'threshold "{name}": {value!r} is no ratio from 0 to 1; 95 % is 0.95')
     return replace(DEFAULT, **cast("dict[str, Any]", dict(changes)))
 
 

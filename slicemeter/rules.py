@@ -29,6 +29,10 @@ def main(argv: Sequence[str]) -> int:
         return 2
     for path in paths:
         print(path)
+    left = sorted(set(arguments.folder.glob("slicemeter-*.rules.yaml")) - set(paths))
+    if left and arguments.form == "plain":
+        names = ", ".join(path.name for path in left)
+        print(f"left from before, not written now: {names}; remove what you do not want", file=sys.stderr)
     return 0
 
 

@@ -262,7 +262,9 @@ def _grouped(sums: Sequence[SummedLines], keys_of: Callable[[SummedLines], tuple
         groups.setdefault((keys_of(one), one.currency or ""), []).append(one)
     rows = []
     for (keys, currency), lines in sorted(groups.items()):
-        amount = exact_sum(line.amount for line in lines if line.amount is not None) if currency else None
+        rated = [line.amount for line in lines if line.amount is not None]
+        # Nothing that has a price is no amount, never 0.
+        amount = exact_sum(rated) if currency and rated else None
         rows.append(
             CostRow(
                 keys=keys,

@@ -39,7 +39,8 @@ def group_lines(statement: Statement) -> list[StatementGroup]:
 
 def _group(tenant: str, model: str, lines: list[StatementLine], currency: str | None) -> StatementGroup:
     amounts = [line.amount for line in lines if line.amount is not None]
-    amount = None if currency is None else exact_sum(amounts)
+    # Nothing that has a price is no amount, never 0.
+    amount = None if currency is None or not amounts else exact_sum(amounts)
     return StatementGroup(
         tenant=tenant,
         model=model,

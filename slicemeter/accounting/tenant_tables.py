@@ -28,8 +28,8 @@ def print_tree(documents: Sequence[Document]) -> None:
         first = unmapped[0]
         print(
             f"\n{len(unmapped)} unmapped: each is billed as a tenant of its own. Map one, as:\n"
-            f"  slicemeter accounting tenant rule add --priority 100 --tenant-key '{first['code']}' "
-            f"--tenant {first['account']}/… --from …\n"
+            f"  slicemeter accounting tenant rule add --priority 100 --cluster … --tenant-key "
+            f"'{first['code']}' --tenant {first['account']}/… --from …\n"
             f"or keep it as it is: slicemeter accounting tenant add '{first['path']}' --kind project"
         )
 

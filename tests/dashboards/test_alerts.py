@@ -209,3 +209,8 @@ def test_the_chart_templates_carry_values_in_the_places_of_numbers_and_quote_pro
     assert '{{ "{{" }} $labels.pod {{ "}}" }}' in text
     assert "runbook_url: {{ .Values.rules.runbookUrl }}/slicemeterslicenearlimit.md" in text
     assert "0.95" not in text
+
+
+def test_a_ratio_beyond_one_is_no_threshold() -> None:
+    with pytest.raises(ValueError, match="no ratio from 0 to 1"):
+        with_changes({"near_limit_ratio": 95})

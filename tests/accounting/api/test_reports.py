@@ -224,7 +224,7 @@ def test_statement_says_the_same_in_every_form(books: Api) -> None:
     as_html = books.request("GET", f"{path}&format=html", token=token)
     assert as_html.headers["content-type"] == "text/html; charset=utf-8"
     assert "0.50 EUR" in as_html.text
-    assert books.request("GET", f"{path}&format=pdf", token=token).status_code == 422
+    assert books.request("GET", f"{path}&format=docx", token=token).status_code == 422
 
 
 @pytest.mark.parametrize(
