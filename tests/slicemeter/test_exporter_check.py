@@ -120,7 +120,9 @@ def test_the_cluster_role_is_checked_with_its_own_settings(
 ) -> None:
     kept = [*flags(tmp_path, double)[:2], *flags(tmp_path, double)[4:12]]
     assert main(["check", "--role", "cluster", *kept]) == 0
-    assert "kubernetes events      ok" in capsys.readouterr().out
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "kubernetes events ok" in printed
+    assert "kubernetes resourcequotas ok" in printed
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def test_a_command_on_no_database_says_how_to_make_one(
 ) -> None:
     code, out, err = Shell(f"sqlite:///{tmp_path / 'none.sqlite'}", capsys)("cluster", "list")
     assert (code, out, err.count("\n")) == (2, "", 1)
-    assert "run: slicemeter accounting migrate" in err
+    assert "make it: slicemeter accounting migrate" in err
 
 
 def test_accounts_and_clusters_are_registered_and_listed(registered: Shell) -> None:
