@@ -35,7 +35,7 @@ test-postgresql: $(STAMP) ## the same books on a real PostgreSQL (needs Debian's
 test-slow: $(STAMP) ## the tests that play whole scenarios
 	@$(PYTEST) -m "slow and not postgresql and not timed"
 
-test-timed: $(STAMP) ## the check of real GPUs against doubles of both driver libraries, in real seconds
+test-timed: $(STAMP) ## what compares real seconds: a live duty cycle, kills at any moment, gpu-check against doubles
 	@$(PYTEST) -m timed
 
 test-all: test test-postgresql test-slow ## every test

@@ -180,7 +180,7 @@ def test_the_mean_of_a_duty_cycled_slice_is_right_within_a_point_at_every_scrape
     assert [mean for mean in means if abs(mean - MEAN) > ONE_POINT] == []
 
 
-@pytest.mark.slow
+@pytest.mark.timed
 @pytest.mark.promtool
 def test_the_mean_is_right_within_a_point_live_on_a_prometheus_that_scrapes_each_second(
     stand: Stand, tmp_path: Path, need_tool: Callable[[str, str], str]
