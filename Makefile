@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help dashboards-types demo demo-once test test-postgresql test-slow test-timed test-all check format docs bench bench-month gpu-check lock clean
+.PHONY: help dashboards-types demo demo-once test test-postgresql test-postgresql-slow test-slow test-timed test-all check format docs bench bench-month gpu-check lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -30,7 +30,10 @@ test: $(STAMP) ## the tests (fast ones, in random order, two at a time)
 	@$(PYTEST) -n 2 -m "not slow and not postgresql and not timed"
 
 test-postgresql: $(STAMP) ## the same books on a real PostgreSQL (needs Debian's package postgresql)
-	@$(PYTEST) -n 2 -m postgresql
+	@$(PYTEST) -n 2 -m "postgresql and not slow"
+
+test-postgresql-slow: $(STAMP) ## on PostgreSQL: kills, random months, any request; some ten minutes
+	@$(PYTEST) -m "postgresql and slow"
 
 test-slow: $(STAMP) ## the tests that play whole scenarios
 	@$(PYTEST) -m "slow and not postgresql and not timed"
@@ -38,7 +41,7 @@ test-slow: $(STAMP) ## the tests that play whole scenarios
 test-timed: $(STAMP) ## what compares real seconds: a live duty cycle, kills at any moment, gpu-check against doubles
 	@$(PYTEST) -m timed
 
-test-all: test test-postgresql test-slow ## every test
+test-all: test test-postgresql test-postgresql-slow test-slow test-timed ## every test
 
 check: $(STAMP) ## format, lint, types, layers, then the tests
 	@$(BIN)/ruff format --check .
