@@ -51,7 +51,7 @@ def test_the_list_is_a_tree_that_explains_what_nobody_mapped(rated: Shell) -> No
     assert 'UNMAPPED: tenant key "team" matches no rule for good' in lines[2]
     assert lines[3].startswith("  vision ")
     assert "1 unmapped" in out
-    assert "tenant rule add --priority 100 --tenant-key 'team' --tenant acme/… --from …" in out
+    assert "tenant rule add --priority 100 --cluster … --tenant-key 'team' --tenant acme/… --from …" in out
     # Saying that it may stay takes it off the list.
     ok(rated, "tenant", "add", "team", "--account", "acme", "--kind", "project")
     assert "UNMAPPED" not in ok(rated, "tenant", "list")
