@@ -15,6 +15,9 @@ from typing import TypeAlias
 STEP_BACK_MS = 1_000
 """A wall clock set back by more than this starts a new placing: the old one would lie in the future."""
 
+ROUNDING_MS = 1
+"""The wall clock may seem this much ahead of the boot clock only because both are read in whole ms."""
+
 SUSPENDED_MS = 100
 """Boot clock and monotonic clock differ by more than this: the machine slept in between."""
 
@@ -73,5 +76,7 @@ def place(previous: Instant, placed_ms: int, now: Instant, *, gap_limit_ms: int)
     is_gap = elapsed_ms > gap_limit_ms or slept_ms > SUSPENDED_MS
     if now.wall_ms < placed_ms + elapsed_ms - STEP_BACK_MS:
         return Interval(elapsed_ms, now.wall_ms - elapsed_ms, now.wall_ms, is_gap, stepped_back=True)
-    to_ms = max(now.wall_ms, placed_ms + elapsed_ms)
+    to_ms = placed_ms + elapsed_ms
+    if now.wall_ms > to_ms + ROUNDING_MS:
+        to_ms = now.wall_ms
     return Interval(elapsed_ms, to_ms - elapsed_ms, to_ms, is_gap)

@@ -51,6 +51,22 @@ def test_intervals_follow_one_another_without_overlap(steps: list[tuple[int, int
         last, placed = now, interval.to_ms
 
 
+@given(st.lists(st.integers(1, 5_000_000), min_size=1, max_size=40), st.integers(0, 999), st.integers(0, 999))
+def test_rounding_two_clocks_to_milliseconds_tears_no_hole(
+    steps_us: list[int], wall_offset_us: int, boot_offset_us: int
+) -> None:
+    now_us = 0
+    last = Instant(1_000, 1_000, 1_000)
+    placed_ms = last.wall_ms
+    for step_us in steps_us:
+        now_us += step_us
+        boot_ms = 1_000 + (now_us + boot_offset_us) // 1_000
+        now = Instant(1_000 + (now_us + wall_offset_us) // 1_000, boot_ms, boot_ms)
+        interval = place(last, placed_ms, now, gap_limit_ms=10_000)
+        assert interval.from_ms == placed_ms
+        last, placed_ms = now, interval.to_ms
+
+
 def test_the_systems_clocks_run_forward() -> None:
     first, second = system_clock(), system_clock()
     assert second.boot_ms >= first.boot_ms
