@@ -13,6 +13,7 @@ from tests.exporter.cluster.handmade import (
     A100,
     EIGHT_MS,
     Cluster,
+    clock,
     filtered,
     gpu_node,
     gpu_pod,
@@ -214,3 +215,33 @@ def test_equal_uuids_on_two_nodes_are_two_cards() -> None:
     outcome = cluster.tick(2)
     assert [capacity.allocated_mib for capacity in outcome.findings.capacities.values()] == [20_000, 20_000]
     assert {fact.node_uid for fact in allocations(outcome.facts)} == {"uid-node-1", "uid-node-2"}
+
+
+def test_pods_of_a_node_that_dies_hold_on_until_their_object_is_gone_and_the_node_says_since_when(
+    cluster: Cluster,
+) -> None:
+    """On a dead node a pod can stay Terminating for days: that time is down, not ended."""
+    cluster.put_pods(running("a"))
+    cluster.tick(2)
+    dead = gpu_node()
+    dead["status"]["conditions"][0] |= {
+        "status": "Unknown",
+        "lastHeartbeatTime": clock(10),
+        "lastTransitionTime": clock(50),
+    }
+    cluster.put_nodes(dead, at_s=50)
+    states = [fact for fact in cluster.tick(51).facts if isinstance(fact, NodeStateFact)]
+    assert [
+        (fact.ready, fact.from_ms - EIGHT_MS, fact.to_ms - EIGHT_MS, fact.heartbeat_at_ms - EIGHT_MS)
+        for fact in states
+    ] == [(False, 50_000, 51_000, 10_000)]
+
+    evicted = running("a")
+    evicted["metadata"]["deletionTimestamp"] = clock(380)
+    cluster.put_pods(evicted, at_s=350)
+    assert ends(cluster.tick(400)) == [], "a request to delete is no end"
+    cluster.drop_node("uid-gpu-node", at_s=900)
+    assert ends(cluster.tick(900)) == []
+    # The garbage collector of pods takes those whose node is no more.
+    cluster.drop_pod("uid-team-a", at_s=960)
+    assert ends(cluster.tick(960)) == [(960_000, "observed", "Deleted")]
