@@ -10,6 +10,8 @@ from accounting.errors import InvalidError
 MAX_GRACE_MS = 6 * 3_600_000
 """Beyond it a phantom slice would outlive the bridging of presence (`reference/ledger.md §5`)."""
 
+MAX_SESSION_HOURS = 30 * 24
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -21,6 +23,9 @@ class Settings:
         rate_interval_seconds: How often the open periods are rated.
         metrics_token_file: A file with a token that opens `/metrics`, read again when it is replaced.
         are_metrics_open: Whether anybody who reaches the service may read `/metrics`, costs included.
+        are_cookies_secure: Whether browsers send the session's cookie by TLS only; off on loopback alone.
+        session_hours: How long a person stays signed in at most.
+        session_idle_minutes: After how long without a request they are signed out.
 
     Raises:
         InvalidError: A value out of its range.
@@ -30,6 +35,9 @@ class Settings:
     rate_interval_seconds: float = 60.0
     metrics_token_file: Path | None = None
     are_metrics_open: bool = False
+    are_cookies_secure: bool = True
+    session_hours: float = 12.0
+    session_idle_minutes: float = 60.0
 
     def __post_init__(self) -> None:
         if not 0 < self.grace_ms <= MAX_GRACE_MS:
@@ -39,4 +47,12 @@ class Settings:
         if not 0 < self.rate_interval_seconds <= 86_400:
             raise InvalidError(
                 f"rate interval of {self.rate_interval_seconds:g} s: it lies above 0 and up to 86400 s"
+            )
+        if not 0 < self.session_hours <= MAX_SESSION_HOURS:
+            raise InvalidError(
+                f"sessions of {self.session_hours:g} h: they last above 0 and up to {MAX_SESSION_HOURS} h"
+            )
+        if not 1 <= self.session_idle_minutes <= 60 * MAX_SESSION_HOURS:
+            raise InvalidError(
+                f"sessions idle for {self.session_idle_minutes:g} minutes: from 1 to {60 * MAX_SESSION_HOURS}"
             )

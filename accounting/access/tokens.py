@@ -154,6 +154,22 @@ def authenticate(session: Session, token: str, *, now_ms: int) -> Viewer:
     row = session.scalar(select(ApiToken).where(ApiToken.prefix == prefix))
     if row is None or not hmac.compare_digest(row.sha256, _sha256(token)):
         raise TokenRefusedError
+    return _viewer_of(row, now_ms=now_ms)
+
+
+def viewer_of_prefix(session: Session, prefix: str, *, now_ms: int) -> Viewer:
+    """Who has the token of a prefix: for a session that was begun with it.
+
+    Raises:
+        TokenRefusedError: It is good no more.
+    """
+    row = session.scalar(select(ApiToken).where(ApiToken.prefix == prefix))
+    if row is None:
+        raise TokenRefusedError
+    return _viewer_of(row, now_ms=now_ms)
+
+
+def _viewer_of(row: ApiToken, *, now_ms: int) -> Viewer:
     if row.revoked_at_ms is not None or (row.expires_at_ms is not None and row.expires_at_ms <= now_ms):
         raise TokenRefusedError
     role = next(known for known in ROLES if known == row.role)

@@ -39,7 +39,7 @@ class Wants:
 
     def content(self, body: bytes, media_type: str, *, is_final: bool) -> Response:
         """Bytes with their ETag, or 304 for whoever has them already; without one while they may change."""
-        headers = {"Vary": "Accept, Authorization"}
+        headers = {"Vary": "Accept, Authorization, Cookie"}
         if is_final:
             etag = f'"{hashlib.sha256(media_type.encode() + body).hexdigest()[:32]}"'
             headers |= {"ETag": etag, "Cache-Control": "private, no-cache"}

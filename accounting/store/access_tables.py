@@ -1,4 +1,4 @@
-"""Tables of access: tokens by their hash, answers for retries, and the log of what people changed."""
+"""Tables of access: tokens and sessions by their hashes, answers for retries, and the log of changes."""
 
 from __future__ import annotations
 
@@ -32,6 +32,37 @@ class ApiToken(Base):
     created_at_ms: Mapped[Ms]
     expires_at_ms: Mapped[OptionalMs]
     revoked_at_ms: Mapped[OptionalMs]
+
+
+class WebSession(Base):
+    """A person who signed in to the web page, known by the hash of the cookie.
+
+    What it may do is the token's, looked up each time, or what the provider's groups said at the sign-in.
+    """
+
+    __tablename__ = "web_session"
+    __table_args__ = (
+        one_of("role", "tenant", "operator", "admin"),
+        CheckConstraint(
+            "(token_prefix IS NULL) = (person IS NOT NULL) AND (person IS NULL) = (role IS NULL)",
+            name="token_or_person",
+        ),
+        CheckConstraint(
+            "(tenant_path IS NOT NULL) = (role IS NOT NULL AND role = 'tenant')", name="tenant_has_path"
+        ),
+        Index(None, "expires_at_ms"),
+    )
+
+    sha256: Mapped[str] = mapped_column(String(64), primary_key=True)
+    token_prefix: Mapped[str | None] = mapped_column(String(32), ForeignKey("api_token.prefix"))
+    person: Mapped[str | None]
+    """Who the provider says it is, as the audit log names them."""
+    role: Mapped[str | None] = mapped_column(String(32))
+    tenant_path: Mapped[str | None] = mapped_column(String(1000))
+    began_at_ms: Mapped[Ms]
+    seen_at_ms: Mapped[Ms]
+    """The latest request, to within a few minutes."""
+    expires_at_ms: Mapped[Ms]
 
 
 class ClusterTrust(Base):

@@ -85,6 +85,7 @@ class Database:
         *,
         cluster: str | None = None,
         is_shared: bool = False,
+        is_beside_books: bool = False,
         before: Callable[[Session], None] | None = None,
     ) -> Iterator[Session]:
         """A transaction that is committed when the block ends, and rolled back when it raises.
@@ -94,13 +95,15 @@ class Database:
                 others may then write for other clusters meanwhile. None: it has the books for itself.
             is_shared: Others that share the cluster too may write for it meanwhile, each for its own cards
                 whose marks it has locked; whoever does not share it waits.
+            is_beside_books: It touches no fact, no ledger and no version, so it waits for nobody who has the
+                books (PostgreSQL; SQLite has one writer for all).
             before: What it does before it waits for its turn, with temporary tables alone.
         """
         with self._session(self._writer) as session, session.begin():
             connection = session.connection()  # takes SQLite's lock now, not at the first statement
             if before is not None:
                 before(session)
-            if self.is_postgresql:
+            if self.is_postgresql and not is_beside_books:
                 if cluster is None:
                     postgresql.lock_books(connection)
                 else:

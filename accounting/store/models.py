@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from accounting.store.access_tables import ApiToken, AuditLog, ClusterTrust, KeptAnswer
+from accounting.store.access_tables import ApiToken, AuditLog, ClusterTrust, KeptAnswer, WebSession
 from accounting.store.base import Base
 from accounting.store.book_tables import (
     BillingAccount,
@@ -72,4 +72,5 @@ __all__ = [
     "TenantRule",
     "UnallocatedFact",
     "UsageFact",
+    "WebSession",
 ]

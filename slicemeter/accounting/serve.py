@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from accounting.access.tokens import ensure_admin
-from accounting.api.app import create_app
 from accounting.api.money import Money
 from accounting.api.serving import Rater, address_of, listen, run
 from accounting.budgets.standing import Standing, note_crossings
@@ -20,6 +19,7 @@ from accounting.store.database import Database
 from accounting.store.migrate import current_revision, require_current, upgrade
 from accounting.store.partitions import make_ahead
 from accounting.store.roles import is_behind_walls
+from accounting.web.app import create_service
 from slicemeter.accounting.options import add_jobs_option, now_ms, parser, seconds
 
 _log = logging.getLogger(__name__)
@@ -106,7 +106,7 @@ def main(argv: Sequence[str]) -> int:
         if arguments.admin_token_file is not None:
             _make_admin(database, arguments.admin_token_file)
         with listen(arguments.listen) as listening:
-            app = create_app(settings, database=database, clock=now_ms, money=money)
+            app = create_service(settings, database=database, clock=now_ms, money=money)
             print(f"listening on {address_of(listening)}", flush=True)
             run(app, listening, Rater(rate_now, interval_seconds=settings.rate_interval_seconds))
     finally:

@@ -14,7 +14,6 @@ from fastapi import FastAPI
 
 from accounting.access.tokens import create_token
 from accounting.access.viewer import COMMAND_LINE
-from accounting.api.app import create_app
 from accounting.facts.ingest import ingest
 from accounting.facts.reading import Scope, read_lines
 from accounting.ledger.calendar import parse_month
@@ -24,6 +23,7 @@ from accounting.prices.book import set_price
 from accounting.settings import Settings
 from accounting.store.database import Database
 from accounting.tenants.registry import add_account, add_cluster
+from accounting.web.app import create_service
 from contract.facts import (
     CONTENT_TYPE,
     FACTS_PATH,
@@ -107,7 +107,7 @@ def api(database: Database) -> Api:
         for code in ("a", "b"):
             add_cluster(session, code, account="acme", platform_account="platform", by=COMMAND_LINE, now_ms=0)
     made = Api(app=FastAPI(), database=database)
-    made.app = create_app(Settings(), database=database, clock=lambda: made.now_ms)
+    made.app = create_service(Settings(), database=database, clock=lambda: made.now_ms)
     return made
 
 

@@ -1,0 +1,95 @@
+"""`/ui/sign-in` and `/ui/sign-out`: a session by a token, and its end.
+
+Invariant: whoever signs in gets a new session; one that the browser had before ends, in the books too.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import RedirectResponse, Response
+
+from accounting.access.refusal import TokenRefusedError
+from accounting.access.sessions import begin_session, end_session, limits_of
+from accounting.access.tokens import authenticate, prefix_of
+from accounting.access.viewer import Viewer
+from accounting.api.dependencies import Service, WholeService, held_up, session_cookie
+from accounting.api.problems import Problem
+from accounting.store.walls import NOBODY, Scope
+from accounting.web.cookies import forget_session, keep_session
+from accounting.web.own_forms import Form
+from accounting.web.paths import SIGN_IN, page_or_home
+from accounting.web.rendering import render
+
+router = APIRouter()
+
+
+@router.get("/sign-in")
+def sign_in_page(
+    request: Request, next_page: Annotated[str, Query(alias="next", max_length=4_000)] = ""
+) -> Response:
+    """The form for a token."""
+    return render(request, "sign_in.html", viewer=None, next=page_or_home(next_page), refused="")
+
+
+@router.post("/sign-in")
+def sign_in(request: Request, service: WholeService, form: Form) -> Response:
+    """Begin a session with a token, and go to the page that was asked for."""
+    token, following = form.get("token", "").strip(), page_or_home(form.get("next", ""))
+    try:
+        viewer = held_up(request, service, token, lambda: _reader_of(service, token))
+    except Problem as refused:
+        return render(
+            request,
+            "sign_in.html",
+            viewer=None,
+            status=refused.status_code,
+            headers={name: value for name, value in (refused.headers or {}).items() if name == "Retry-After"},
+            next=following,
+            refused=str(refused.detail),
+        )
+    return begin(request, service, viewer, token_prefix=prefix_of(token), following=following)
+
+
+@router.post("/sign-out")
+def sign_out(request: Request, service: WholeService) -> Response:
+    """End the session."""
+    cookie = session_cookie(request, service)
+    if cookie:
+        with service.database.writing(is_beside_books=True) as session:
+            end_session(session, cookie)
+    response = RedirectResponse(SIGN_IN, status_code=303)
+    forget_session(response, service)
+    return response
+
+
+def begin(
+    request: Request, service: Service, viewer: Viewer, *, token_prefix: str | None, following: str
+) -> Response:
+    """Begin a session in the place of the one that the browser has, and go on."""
+    before = session_cookie(request, service)
+    with service.database.writing(is_beside_books=True) as session:
+        if before:
+            end_session(session, before)
+        cookie = begin_session(
+            session,
+            viewer,
+            token_prefix=token_prefix,
+            limits=limits_of(service.settings),
+            now_ms=service.clock(),
+        )
+    response = RedirectResponse(following, status_code=303)
+    keep_session(response, service, cookie)
+    return response
+
+
+def _reader_of(service: Service, token: str) -> Viewer:
+    """Who bears a token of ours: others begin no session."""
+    prefix = prefix_of(token)
+    scope = NOBODY if prefix is None else Scope("sign-in", prefix)
+    with service.database.seen_as(scope).reading() as session:
+        viewer = authenticate(session, token, now_ms=service.clock())
+    if viewer.role == "reporter":
+        raise TokenRefusedError("a reporter's token reads nothing; sign in with a tenant's or an operator's")
+    return viewer
