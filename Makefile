@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help dashboards-types demo demo-once test test-postgresql test-postgresql-slow test-slow test-timed test-all check format docs bench bench-month gpu-check lock clean
+.PHONY: help chart-files dashboards-types demo demo-once test test-postgresql test-postgresql-slow test-slow test-timed test-all check format docs bench bench-month gpu-check lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -56,6 +56,10 @@ format: $(STAMP) ## format and mend what can be mended
 
 docs: $(STAMP) ## write the pages that are made from the code
 	@$(BIN)/python docs/write_pages.py
+
+chart-files: $(STAMP) ## build the dashboards and rules that the chart carries
+	@$(BIN)/slicemeter dashboards build charts/slicemeter/files/dashboards
+	@$(BIN)/slicemeter rules build charts/slicemeter/files/rules --form chart
 
 dashboards-types: $(STAMP) ## check the dashboards against Grafana's own types (needs node and npm, fetches two packages)
 	@PYTHONPATH=. $(BIN)/python tests/dashboards/grafana_types.py

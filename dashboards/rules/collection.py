@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dashboards import uids
-from dashboards.names import SOURCE, ST, N, increase, metric, once
+from dashboards.names import SOURCE, ST, N, increase, metric, once, rate
 from dashboards.rules.rule import Alert
 from dashboards.thresholds import Thresholds
 
@@ -14,6 +14,11 @@ _SHARE = "{{ $value | humanizePercentage }}"
 _PROGRAM = "Exporter {{ $labels.instance }} of cluster {{ $labels.cluster }}"
 
 
+def _age(name: str) -> str:
+    """How old a stamp was when it was scraped: what passed since then is Prometheus's own doing."""
+    return f"max by ({SOURCE}) (timestamp({metric(name)}) - {metric(name)})"
+
+
 def _source(name: str, expr: str, hold: str, summary: str, text: str) -> Alert:
     return Alert(name, expr, hold, "warning", summary, f"{_PROGRAM} {text}", LINK)
 
@@ -21,11 +26,11 @@ def _source(name: str, expr: str, hold: str, summary: str, text: str) -> Alert:
 def collection_alerts(limits: Thresholds) -> tuple[Alert, ...]:
     """Sources that fail or fall silent while the page goes on answering."""
     restarts = ("counters_restarted_total", f"{SOURCE}, why", 'why="state_damaged"')
-    unknown = increase("slice_unknown_seconds_total", f"{ST}, reason", "1h", 'reason!="no_source"')
+    unknown = rate("slice_unknown_seconds_total", f"{ST}, reason", "1h", 'reason!="no_source"')
     return (
         _source(
             "SlicemeterSnapshotStale",
-            f"time() - {once('snapshot_timestamp_seconds', SOURCE)} > {limits.snapshot_age_seconds}",
+            f"{_age('snapshot_timestamp_seconds')} > {limits.snapshot_age_seconds}",
             "5m",
             "An exporter answers with an old snapshot",
             "took its snapshot {{ $value | humanizeDuration }} ago: its sampler hangs.",
@@ -46,7 +51,7 @@ def collection_alerts(limits: Thresholds) -> tuple[Alert, ...]:
         ),
         Alert(
             name="SlicemeterUsageUnknown",
-            expr=f"sum by ({ST}) ({unknown})\n/ 3600 > {limits.unknown_ratio}",
+            expr=f"sum by ({ST}) ({unknown})\n> {limits.unknown_ratio}",
             hold="0s",
             severity="info",
             summary="A slice's use could not be measured for part of an hour",
@@ -58,7 +63,7 @@ def collection_alerts(limits: Thresholds) -> tuple[Alert, ...]:
         ),
         _source(
             "SlicemeterKubeViewStale",
-            f"time() - {once('kube_view_timestamp_seconds', SOURCE)} > {limits.kube_view_age_seconds}",
+            f"{_age('kube_view_timestamp_seconds')} > {limits.kube_view_age_seconds}",
             "5m",
             "An exporter has lost sight of the Kubernetes API",
             "last saw the Kubernetes API {{ $value | humanizeDuration }} ago: names and ends are of then.",
