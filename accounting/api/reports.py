@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
+from uuid import UUID
 
 from fastapi import APIRouter, Depends, Query, Response
 
@@ -12,9 +13,11 @@ from accounting.api.problems import Problem
 from accounting.api.windows import AskedPage, AskedSpan, Window
 from accounting.reports.allocations import allocations_document, list_allocations
 from accounting.reports.capacity import capacity_document, report_capacity
+from accounting.reports.card_hours import card_document, report_card
 from accounting.reports.cost import Idle, cost_document, report_cost
 from accounting.reports.documents import Document, encode
 from accounting.reports.grouping import CAPACITY_KEYS, COST_KEYS, USAGE_KEYS, Filters, parse_keys
+from accounting.reports.slice_hours import STEPS, report_slice, slice_steps_document
 from accounting.reports.spans import require_zone
 from accounting.reports.stranded import report_stranded, stranded_document
 from accounting.reports.usage import report_usage, usage_document
@@ -22,7 +25,8 @@ from accounting.reports.usage_groups import Basis, grouped_usage_document, requi
 
 router = APIRouter(prefix="/api/v1", tags=["reports"])
 
-_Text = Annotated[str | None, Query(max_length=1_000, pattern=r"^[^\x00]+$")]
+_TEXT = Query(max_length=1_000, pattern=r"^[^\x00]+$")
+_Text = Annotated[str | None, _TEXT]
 _GroupBy = Annotated[list[str], Query(description="one or several, as team,model")]
 
 
@@ -137,6 +141,39 @@ def stranded(
     """Free memory and cores by device: where another slice would fit although a card is sold."""
     with service.database.reading() as session:
         return wants.answer(stranded_document(report_stranded(session, window, cluster=cluster), page))
+
+
+@router.get("/capacity/card")
+def card(
+    *,
+    service: InService,
+    viewer: Reader,
+    window: Window,
+    wants: Wanted,
+    cluster: Annotated[str, _TEXT],
+    device: Annotated[str, _TEXT],
+) -> Response:
+    """One card hour by hour, and who shared it; a tenant sees others only as one sum, and only beside it."""
+    with service.database.reading() as session:
+        return wants.answer(card_document(report_card(session, viewer, cluster, device, window)))
+
+
+@router.get("/usage/slice")
+def slice_steps(
+    *,
+    service: InService,
+    viewer: Reader,
+    window: Window,
+    wants: Wanted,
+    cluster: Annotated[str, _TEXT],
+    id: Annotated[UUID, Query(description="as allocations and lines name it")],  # noqa: A002 - a parameter's name
+    by: Annotated[Literal["hour", "day"], Query(description="one row each, in UTC")] = "hour",
+) -> Response:
+    """One slice step by step: its share, what was measured."""
+    step_ms = STEPS[by]
+    with service.database.reading() as session:
+        report = report_slice(session, viewer, cluster, id, window, step_ms=step_ms)
+        return wants.answer(slice_steps_document(report))
 
 
 @router.get("/allocations")

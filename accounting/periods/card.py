@@ -156,6 +156,17 @@ def devices_held_or_present(session: Session, window: Interval, *, grace_ms: int
     return sorted(found)
 
 
+def devices_of_slice(session: Session, cluster: str, allocation_id: UUID) -> list[DeviceKey]:
+    """The device that a slice is of, on each node that a witness named."""
+    query = select(AllocationReport.node_uid, AllocationReport.device_uuid).where(
+        AllocationReport.cluster == cluster, AllocationReport.allocation_id == allocation_id
+    )
+    return [
+        DeviceKey(ClusterCode(cluster), NodeUid(node_uid), DeviceUuid(device_uuid))
+        for node_uid, device_uuid in sorted({(row[0], row[1]) for row in session.execute(query)})
+    ]
+
+
 def _use(
     session: Session, key: DeviceKey, window: Interval
 ) -> tuple[list[Interval], dict[SliceKey, tuple[Interval, ...]]]:

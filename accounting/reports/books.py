@@ -129,16 +129,19 @@ def prices_document(session: Session, viewer: Viewer, asked: Asked = EVERYTHING)
     }
 
 
+def visible_accounts(session: Session, viewer: Viewer) -> dict[str, BillingAccount]:
+    """The accounts that a viewer's tenants are billed in, by code."""
+    query = select(BillingAccount).order_by(BillingAccount.code)
+    if not viewer.sees_everything:
+        codes = {tenant.account for tenant in list_tenants(session, viewer)}
+        query = query.where(BillingAccount.code.in_(codes))
+    return {account.code: account for account in session.scalars(query)}
+
+
 def periods_document(session: Session, viewer: Viewer, asked: Asked = EVERYTHING) -> Document:
     """The periods of the accounts of a viewer's tenants."""
-    codes = {tenant.account for tenant in list_tenants(session, viewer)}
-    if viewer.sees_everything:
-        codes |= set(session.scalars(select(BillingAccount.code)))
-    accounts = {
-        account.code: account
-        for account in session.scalars(select(BillingAccount).where(BillingAccount.code.in_(codes)))
-    }
-    periods = list_periods(session, sorted(codes))
+    accounts = visible_accounts(session, viewer)
+    periods = list_periods(session, sorted(accounts))
     page = page_of(periods, lambda period: (period.account, period.starts_at_ms), asked)
     return {
         "rows": [

@@ -128,7 +128,7 @@ def _swept_usage(  # noqa: PLR0917 - a report and all that narrows it
         if filters.cluster not in {None, key.cluster}:
             continue
         card = read_card(session, key, window, as_of_ms=as_of_ms, grace_ms=grace_ms)
-        swept = _sweep(card, rulebook)
+        swept = sweep_card(card, rulebook)
         segments += swept
         found += [
             one
@@ -192,7 +192,8 @@ class _Found:
         return self.slice.allocation_id
 
 
-def _sweep(card: Card, rulebook: Rulebook) -> list[Segment]:
+def sweep_card(card: Card, rulebook: Rulebook) -> list[Segment]:
+    """A card's whole window, divided as its lines are."""
     cuts = cuts_of(rulebook.books[card.key.cluster], card, card.window)
     return card.sweep(card.window, cuts=cuts, policies=rulebook.policies.share_spans())
 

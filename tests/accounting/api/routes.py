@@ -36,6 +36,9 @@ class Names:
     node: str = "nowhere"
     row: int = 1
     """The id of a row of another kind: a rule, a move, a budget."""
+    device: str = "GPU-nowhere"
+    slice: str = "00000000-0000-4000-8000-000000000000"
+    """The id of an allocation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,7 @@ def _get(*templates: str) -> Calls:
             "cluster": quote(names.cluster, safe=""), "model": quote(names.model, safe=""),
             "namespace": quote(names.namespace, safe=""), "node": quote(names.node, safe=""),
             "line": names.line, "statement": names.statement, "row": names.row,
+            "device": quote(names.device, safe=""), "slice": names.slice,
         }  # fmt: skip
         return [Call(f"/api/v1/{template.format(**filled)}") for template in templates]
 
@@ -144,6 +148,10 @@ ROUTES: dict[str, Calls] = {
     "GET /api/v1/capacity": _get(*_CAPACITY),
     "GET /api/v1/capacity/stranded": _get(
         f"capacity/stranded?{_WINDOW}", f"capacity/stranded?{_WINDOW}&cluster={{cluster}}"
+    ),
+    "GET /api/v1/capacity/card": _get(f"capacity/card?{_WINDOW}&cluster={{cluster}}&device={{device}}"),
+    "GET /api/v1/usage/slice": _get(
+        *(f"usage/slice?{_WINDOW}&cluster={{cluster}}&id={{slice}}&by={by}" for by in ("hour", "day"))
     ),
     "GET /api/v1/allocations": _get(*_ALLOCATIONS),
     "GET /api/v1/tenants": _get("tenants", "tenants?limit=1"),

@@ -36,6 +36,7 @@ from accounting.store.models import LedgerLine, Tenant
 from accounting.tenants.registry import add_account, add_cluster
 from accounting.tenants.tree import find_tenant
 from contract.facts import AllocationFact, Fact, PresenceFact, SliceUsageFact, canonical_bytes
+from contract.ids import allocation_id
 from tests.accounting.api.routes import BESIDE, ROUTES, SHAPE, Call, Names
 from tests.accounting.periods.test_energy_lines import board, bypassing
 from tests.accounting.postgresql import OWNER
@@ -126,10 +127,12 @@ class World:
             "SM-000009",
             "rooms-of-mine",
             "node-1",
+            device="GPU-1",
+            slice=slice_of("a", "mine", "GPU-1"),
         )
         self.guest = replace(
             self.mine, tenant="acme/zorro-guest", line=self.line_of("acme/zorro-guest"),
-            namespace="rooms-of-zorro-guest",
+            namespace="rooms-of-zorro-guest", slice=slice_of("a", "zorro-guest", "GPU-1"),
         )  # fmt: skip
 
     def add_zorro(self) -> None:
@@ -166,6 +169,7 @@ class World:
         self.foreign = Names(
             "zorro-corp/zorro-team", "zorro-corp", "zorro-east", "Tesla T4",
             self.line_of("zorro-corp/zorro-team"), "SM-000001", "rooms-of-zorro-team", "zorro-node",
+            device="GPU-zorro", slice=slice_of("zorro-east", "zorro-team", "GPU-zorro"),
         )  # fmt: skip
         self.find_secrets()
 
@@ -236,6 +240,10 @@ class Answer:
         for word in sorted(set(asked), key=len, reverse=True):
             text = text.replace(word, "")
         return text
+
+
+def slice_of(cluster: str, who: str, device_uuid: str) -> str:
+    return str(allocation_id(cluster, f"uid-{who}", "main", device_uuid))
 
 
 def _send(api: Api, method: str, call: Call, token: str | None) -> httpx.Response:
@@ -322,6 +330,7 @@ def test_a_foreign_id_answers_as_one_that_does_not_exist(world: World) -> None:
     token = world.api.token("tenant", tenant_path="acme/mine")
     nobody = world.ask(token, NOBODYS)
     shared = {"account": "platform", "cluster": NOBODYS.cluster, "node": NOBODYS.node}
+    shared |= {"device": NOBODYS.device}
     for names in (world.foreign, replace(world.guest, **shared)):  # type: ignore[arg-type]
         for foreign, none in zip(world.ask(token, names), nobody, strict=True):
             assert foreign.response.status_code == none.response.status_code, foreign.call.path
@@ -331,7 +340,7 @@ def test_a_foreign_id_answers_as_one_that_does_not_exist(world: World) -> None:
                     (names.tenant, NOBODYS.tenant), (names.account, NOBODYS.account),
                     (names.cluster, NOBODYS.cluster), (str(names.line), str(NOBODYS.line)),
                     (names.statement, NOBODYS.statement), (names.namespace, NOBODYS.namespace),
-                    (names.node, NOBODYS.node),
+                    (names.node, NOBODYS.node), (names.device, NOBODYS.device), (names.slice, NOBODYS.slice),
                 ):  # fmt: skip
                     said = re.sub(rf'(?<=["\s]){re.escape(own)}(?=[";\\])', other, said)
             assert said == none.response.text, foreign.call.path

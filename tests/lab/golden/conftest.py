@@ -15,7 +15,6 @@ import uvicorn
 
 from accounting.access.tokens import create_token
 from accounting.access.viewer import COMMAND_LINE
-from accounting.api.app import create_app
 from accounting.api.money import Money
 from accounting.api.serving import address_of, listen
 from accounting.figures.book import FigureBook
@@ -23,6 +22,7 @@ from accounting.periods.rate import rate
 from accounting.settings import Settings
 from accounting.store.database import Database
 from accounting.store.migrate import upgrade
+from accounting.web.app import create_service
 from lab.golden.batches import Answer, Batch, post, shuffled
 from lab.golden.books import open_books
 from lab.golden.facts import facts_until
@@ -76,7 +76,7 @@ def serve(path: Path) -> Iterator[Accounting]:
     upgrade(database)
     made = Accounting(database)
     made.tokens = open_books(database, now_ms=NOW_MS)
-    app = create_app(made.settings, database=database, clock=lambda: made.now_ms, money=made.money)
+    app = create_service(made.settings, database=database, clock=lambda: made.now_ms, money=made.money)
     listening = listen("127.0.0.1:0")
     made.address = address_of(listening)
     server = uvicorn.Server(uvicorn.Config(app, lifespan="off", log_config=None, access_log=False))
