@@ -27,7 +27,7 @@ def apportion(total: int, weights: Sequence[int]) -> list[int]:
 
     Source: `reference/ledger.md §4` (largest remainder).
     """
-    if total < 0 or any(weight < 0 for weight in weights):
+    if total < 0 or min(weights, default=0) < 0:
         raise ValueError(f"cannot split {total} by {list(weights)}: negative numbers")
     whole = sum(weights)
     if whole == 0:
@@ -38,7 +38,9 @@ def apportion(total: int, weights: Sequence[int]) -> list[int]:
     left = total - sum(parts)
     if not left:
         return parts
-    by_remainder = sorted(range(len(weights)), key=lambda i: (-(total * weights[i] % whole), i))
+    remainders = [total * weight % whole for weight in weights]
+    # Turned round, a sort keeps equals in their order all the same.
+    by_remainder = sorted(range(len(weights)), key=remainders.__getitem__, reverse=True)
     for index in by_remainder[:left]:
         parts[index] += 1
     return parts

@@ -8,7 +8,7 @@ and moves no counter. Bounds: `reference/metering.md §3`.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
@@ -67,36 +67,39 @@ def checked(
     total = possible("memory", reading.memory_total_bytes, 0, MAX_DEVICE_BYTES, tallies)
     most = MAX_DEVICE_BYTES if total is None else total
     limit = possible("power_limit", reading.power_limit_mw, 1, MAX_POWER_MW_UNKNOWN_BOARD, tallies)
-    return dataclasses.replace(
-        reading,
-        memory_total_bytes=total,
-        memory_free_bytes=possible("memory", reading.memory_free_bytes, 0, most, tallies),
-        memory_used_bytes=possible("memory", reading.memory_used_bytes, 0, most, tallies),
-        memory_reserved_bytes=possible("memory", reading.memory_reserved_bytes, 0, most, tallies),
-        utilization_percent=possible("utilization", reading.utilization_percent, 0, 100, tallies),
-        memory_utilization_percent=possible(
+    low_us, high_us = now_us - US_PER_DAY, now_us + US_PER_DAY
+    found: dict[str, Any] = {
+        "memory_total_bytes": total,
+        "memory_free_bytes": possible("memory", reading.memory_free_bytes, 0, most, tallies),
+        "memory_used_bytes": possible("memory", reading.memory_used_bytes, 0, most, tallies),
+        "memory_reserved_bytes": possible("memory", reading.memory_reserved_bytes, 0, most, tallies),
+        "utilization_percent": possible("utilization", reading.utilization_percent, 0, 100, tallies),
+        "memory_utilization_percent": possible(
             "utilization", reading.memory_utilization_percent, 0, 100, tallies
         ),
-        processes=_processes(reading.processes, most, tallies),
-        utilization=_utilization(reading.utilization, tallies, now_us, known_pids),
-        busy=_busy(reading.busy, tallies, now_us),
-        energy_mj=possible("energy", reading.energy_mj, 0, MAX_COUNT, tallies),
-        power_mw=possible("power", reading.power_mw, 0, power_bound_mw(limit), tallies),
-        power_limit_mw=limit,
-        temperature_celsius=possible(
+        "processes": _processes(reading.processes, most, tallies),
+        "utilization": _utilization(reading.utilization, tallies, low_us, high_us, known_pids),
+        "busy": _busy(reading.busy, tallies, low_us, high_us),
+        "energy_mj": possible("energy", reading.energy_mj, 0, MAX_COUNT, tallies),
+        "power_mw": possible("power", reading.power_mw, 0, power_bound_mw(limit), tallies),
+        "power_limit_mw": limit,
+        "temperature_celsius": possible(
             "temperature",
             reading.temperature_celsius,
             MIN_TEMPERATURE_CELSIUS,
             MAX_TEMPERATURE_CELSIUS,
             tallies,
         ),
-        sm_clock_hz=possible("clock", reading.sm_clock_hz, 0, MAX_CLOCK_HZ, tallies),
-        memory_clock_hz=possible("clock", reading.memory_clock_hz, 0, MAX_CLOCK_HZ, tallies),
-        ecc_corrected=possible("ecc", reading.ecc_corrected, 0, MAX_COUNT, tallies),
-        ecc_uncorrected=possible("ecc", reading.ecc_uncorrected, 0, MAX_COUNT, tallies),
-        throttle_ns=_throttle(reading.throttle_ns, tallies),
-        mig=_instances(reading.mig, most, tallies),
-    )
+        "sm_clock_hz": possible("clock", reading.sm_clock_hz, 0, MAX_CLOCK_HZ, tallies),
+        "memory_clock_hz": possible("clock", reading.memory_clock_hz, 0, MAX_CLOCK_HZ, tallies),
+        "ecc_corrected": possible("ecc", reading.ecc_corrected, 0, MAX_COUNT, tallies),
+        "ecc_uncorrected": possible("ecc", reading.ecc_uncorrected, 0, MAX_COUNT, tallies),
+        "throttle_ns": _throttle(reading.throttle_ns, tallies),
+        "mig": _instances(reading.mig, most, tallies),
+    }
+    # Nearly always all is possible, and a reading is long.
+    refused = {name: value for name, value in found.items() if value is not getattr(reading, name)}
+    return dataclasses.replace(reading, **refused) if refused else reading
 
 
 def _processes(
@@ -104,6 +107,9 @@ def _processes(
 ) -> tuple[ProcessMemory, ...] | None:
     if processes is None:
         return None
+    are_possible = [each.used_bytes is None or 0 <= each.used_bytes <= most_bytes for each in processes]
+    if all(are_possible):
+        return processes
     found = []
     for process in processes:
         used = possible("process_memory", process.used_bytes, 0, most_bytes, tallies)
@@ -116,8 +122,8 @@ def _processes(
 def _throttle(
     counters: tuple[tuple[str, int], ...] | None, tallies: Tallies
 ) -> tuple[tuple[str, int], ...] | None:
-    if counters is None:
-        return None
+    if not counters:
+        return counters
     return tuple(
         (reason, value)
         for reason, value in counters
@@ -128,8 +134,8 @@ def _throttle(
 def _instances(
     instances: tuple[MigInstance, ...] | None, most_bytes: int, tallies: Tallies
 ) -> tuple[MigInstance, ...] | None:
-    if instances is None:
-        return None
+    if not instances:
+        return instances
     found = []
     for each in instances:
         total = possible("memory", each.memory_total_bytes, 0, most_bytes, tallies)
@@ -140,18 +146,27 @@ def _instances(
 
 
 def _utilization(
-    samples: Iterable[UtilizationSample] | None,
+    samples: tuple[UtilizationSample, ...] | None,
     tallies: Tallies,
-    now_us: int,
+    low_us: int,
+    high_us: int,
     known_pids: frozenset[int] | None,
 ) -> tuple[UtilizationSample, ...] | None:
     if samples is None:
         return None
+    are_possible = [
+        0 <= sample.sm_percent <= 100
+        and low_us <= sample.stamp_us <= high_us
+        and (known_pids is None or sample.pid in known_pids)
+        for sample in samples
+    ]
+    if all(are_possible):
+        return samples
     kept = []
     for sample in samples:
         if possible("process_utilization", sample.sm_percent, 0, 100, tallies) is None:
             continue
-        if possible("stamp", sample.stamp_us, now_us - US_PER_DAY, now_us + US_PER_DAY, tallies) is None:
+        if possible("stamp", sample.stamp_us, low_us, high_us, tallies) is None:
             continue
         if known_pids is not None and sample.pid not in known_pids:
             tallies.count(REFUSED, "process_utilization", "not_running")
@@ -161,13 +176,15 @@ def _utilization(
 
 
 def _busy(
-    samples: Iterable[BusySample] | None, tallies: Tallies, now_us: int
+    samples: tuple[BusySample, ...] | None, tallies: Tallies, low_us: int, high_us: int
 ) -> tuple[BusySample, ...] | None:
-    if samples is None:
-        return None
+    if samples is None or all(
+        0 <= sample.busy_percent <= 100 and low_us <= sample.stamp_us <= high_us for sample in samples
+    ):
+        return samples
     return tuple(
         sample
         for sample in samples
         if possible("utilization", sample.busy_percent, 0, 100, tallies) is not None
-        and possible("stamp", sample.stamp_us, now_us - US_PER_DAY, now_us + US_PER_DAY, tallies) is not None
+        and possible("stamp", sample.stamp_us, low_us, high_us, tallies) is not None
     )

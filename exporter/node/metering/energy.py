@@ -9,7 +9,6 @@ Source: `reference/metering.md §8`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import msgspec
 
@@ -73,8 +72,7 @@ class Board(msgspec.Struct, array_like=True):
         return possible("energy", value_mj - before, 0, bound_mw * since_ms // 1_000, tallies)
 
 
-@dataclass(frozen=True, slots=True)
-class Shares:
+class Shares(msgspec.Struct, frozen=True, gc=False):
     """What weighs on one card in one interval.
 
     Attributes:
@@ -90,8 +88,7 @@ class Shares:
     registered_mib: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Split:
+class Split(msgspec.Struct, frozen=True, gc=False):
     """An interval's energy by owner, mJ; `active` is as long as the owners, `idle` as the slices."""
 
     active_mj: tuple[int, ...]

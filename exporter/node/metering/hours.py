@@ -22,8 +22,7 @@ SETTLE_MS = 60_000
 """An hour's book stays open this long after its end: a window may reach back over the edge."""
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(msgspec.Struct, frozen=True, gc=False):
     """The part of an interval that lies in one hour: `[from_ms, to_ms)`."""
 
     hour_ms: int
@@ -137,7 +136,7 @@ class HourBooks:
                 from_ms=piece.from_ms,
                 to_ms=piece.to_ms,
             )
-        _widen(book, piece)
+        widen(book, piece)
         return book
 
     def device(self, device_uuid: DeviceUuid, piece: Piece) -> HourDevice:
@@ -148,7 +147,7 @@ class HourBooks:
             book = self._devices[at] = HourDevice(
                 device_uuid=device_uuid, hour_ms=piece.hour_ms, from_ms=piece.from_ms, to_ms=piece.to_ms
             )
-        _widen(book, piece)
+        widen(book, piece)
         return book
 
     def take_facts(
@@ -181,10 +180,12 @@ def _key(book: HourUse) -> OwnerKey:
     return OwnerKey(book.pod_uid, book.container, book.device_uuid, book.is_slice)
 
 
-def _widen(book: HourUse | HourDevice, piece: Piece) -> None:
-    # Not `min` and `max`: every book is widened several times at every tick.
-    book.from_ms = min(book.from_ms, piece.from_ms)
-    book.to_ms = max(book.to_ms, piece.to_ms)
+def widen(book: HourUse | HourDevice, piece: Piece) -> None:
+    """Let a book reach over a piece of its hour."""
+    # Every book is asked several times at every tick, and grows at one of them.
+    if piece.to_ms > book.to_ms or piece.from_ms < book.from_ms:
+        book.from_ms = min(book.from_ms, piece.from_ms)
+        book.to_ms = max(book.to_ms, piece.to_ms)
     book.is_dirty = True
 
 

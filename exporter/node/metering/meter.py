@@ -8,16 +8,23 @@ Rules: `reference/metering.md §7, §8`.
 
 from __future__ import annotations
 
-import dataclasses
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+
+import msgspec
 
 from contract.facts import UsageFact
 from contract.ids import DeviceUuid
 from exporter.node.checks import power_bound_mw
 from exporter.node.clock import Instant, Interval, place
 from exporter.node.metering.counters import DeviceCounters, OwnerCounters, OwnerKey, TenantCounters
+from exporter.node.metering.crediting import (
+    credit_active_energy,
+    credit_idle_energy,
+    credit_memory,
+    credit_sm,
+)
 from exporter.node.metering.energy import Shares, split
 from exporter.node.metering.hours import HourBooks, Origin, Piece, pieces, shares
 from exporter.node.metering.inputs import DeviceInput, OwnerInput
@@ -39,8 +46,7 @@ GAP_MS = 10_000
 DISAGREEMENTS = "disagreements_total"
 
 
-@dataclass(frozen=True, slots=True)
-class Rate:
+class Rate(msgspec.Struct, frozen=True, gc=False):
     """SM use in the last closed window: share of the card in ppm, and the rung that said so."""
 
     ppm: int
@@ -197,7 +203,7 @@ class Meter:
                 cut = pieces(interval.to_ms - span_ms, interval.to_ms)
         self._lose_energy(device, counters, live, cut, self._board_delta(device, counters, now) or 0)
         if interval is not None:
-            self._add_sm(device, unmeasured(device, span_ms, "gap"), cut)
+            self._add_sm(device, unmeasured(device, span_ms, "gap"), {}, cut)
 
     def _device(self, device: DeviceInput, interval: Interval, now: Instant) -> None:
         if not interval.elapsed_ms:
@@ -205,7 +211,8 @@ class Meter:
         live, counters = self._live[device.device_uuid], self.devices[device.device_uuid]
         cut = pieces(interval.from_ms, interval.to_ms)
         for seat in live.seats.values():
-            self._use_memory(seat.given, seat.owner, cut, interval.elapsed_ms)
+            if seat.given.used_bytes is not None or seat.given.is_blocked:
+                credit_memory(self.books, seat, cut, interval.elapsed_ms)
         self._use_energy(device, live, interval, now, cut)
         recent = live.pid_owners
         if live.has_news:
@@ -215,24 +222,6 @@ class Meter:
         close = close_window(device, live.timeline, recent, interval.elapsed_ms, now)
         if close is not None:
             self._settle(device, counters, live, close, interval.to_ms)
-
-    def _use_memory(self, given: OwnerInput, owner: OwnerCounters, cut: list[Piece], elapsed_ms: int) -> None:
-        if given.used_bytes is None and not given.is_blocked:
-            return
-        used_bytes = given.used_bytes or 0
-        is_over = given.limit_bytes is not None and used_bytes > given.limit_bytes
-        owner.memory_used.add(used_bytes * elapsed_ms)
-        owner.blocked_ms += elapsed_ms if given.is_blocked else 0
-        owner.over_limit_ms += elapsed_ms if is_over else 0
-        for piece in cut:
-            length_ms = piece.to_ms - piece.from_ms
-            book = self.books.use(given.key, owner, piece)
-            book.memory_used.add(used_bytes * length_ms)
-            book.memory_peak_bytes = max(book.memory_peak_bytes, used_bytes)
-            if given.is_blocked:
-                book.blocked_ms += length_ms
-            if is_over:
-                book.over_limit_ms += length_ms
 
     # Energy
 
@@ -290,7 +279,7 @@ class Meter:
         counters.busy_ppm_ms += result.busy_ppm_ms
         counters.sm_unattributed_ppm_ms += result.unattributed_ppm_ms
         cut = pieces(to_ms - close.span_ms, to_ms)
-        self._add_sm(device, dataclasses.replace(close, used_ppm_ms=result.owners_ppm_ms), cut)
+        self._add_sm(device, close, result.owners_ppm_ms, cut)
         live.rates = _rates(device, close)
         self._settle_energy(device, counters, live, result, cut)
         if close.rung == "none" or not counters.is_measured:
@@ -302,38 +291,28 @@ class Meter:
             book.busy_ppm_ms += busy[index]
             book.sm_unattributed_ppm_ms += unattributed[index]
 
-    def _add_sm(self, device: DeviceInput, close: Close, cut: list[Piece]) -> None:
-        """Credit a window to its owners; those that just ended may still have a part in it."""
-        seats = self._live[device.device_uuid].seats
-        for key in [*seats, *(key for key in close.used_ppm_ms if key not in seats)]:
-            owner, tenant = self._owner_and_tenant(key, seats)
-            reason = close.unknown.get(key)
-            used_ppm_ms = close.used_ppm_ms.get(key, 0)
-            owner.sm_ppm_ms += used_ppm_ms
-            if reason is not None:
-                owner.unknown_ms[reason] += close.span_ms
-            if tenant is not None:
-                tenant.sm_ppm_ms += used_ppm_ms
-            if not owner.is_measured:
-                continue
-            for piece, part in zip(cut, shares(used_ppm_ms, cut), strict=True):
-                book = self.books.use(key, owner, piece)
-                book.sm_ppm_ms += part
-                book.sm_down_ppm_ms += part if device.is_down else 0
-                if reason is None:
-                    book.covered_ms += piece.to_ms - piece.from_ms
-                    book.source = "nvml" if "nvml" in {book.source, close.rung} else close.rung
-                else:
-                    book.unknown_ms += piece.to_ms - piece.from_ms
+    def _add_sm(
+        self, device: DeviceInput, close: Close, used_ppm_ms: Mapping[OwnerKey, int], cut: list[Piece]
+    ) -> None:
+        """Credit a window to its owners; those that just ended may still have a part in it.
 
-    def _owner_and_tenant(
-        self, key: OwnerKey, seats: Mapping[OwnerKey, Seat]
-    ) -> tuple[OwnerCounters, TenantCounters | None]:
-        seat = seats.get(key)
-        if seat is not None:
-            return seat.owner, seat.tenant
+        Args:
+            device: The tick's input.
+            close: The window.
+            used_ppm_ms: Its SM time by owner, made to add up.
+            cut: It, cut at hours.
+        """
+        seats, books, is_down = self._live[device.device_uuid].seats, self.books, device.is_down
+        for key, seat in seats.items():
+            credit_sm(books, seat, used_ppm_ms.get(key, 0), close, cut, is_down=is_down)
+        for key in [key for key in used_ppm_ms if key not in seats]:
+            credit_sm(books, self._unseated(key), used_ppm_ms[key], close, cut, is_down=is_down)
+
+    def _unseated(self, key: OwnerKey) -> Seat:
+        """The counters of an owner that has just ended."""
         owner = self.owners[key]
-        return owner, tenant_of(owner, self.tenants, self.placed_ms)
+        given = OwnerInput(key, owner.labels)
+        return Seat(given, owner, tenant_of(owner, self.tenants, self.placed_ms))
 
     def _settle_energy(
         self,
@@ -358,17 +337,10 @@ class Meter:
             ),
         )
         for key, part in zip(users, parts.active_mj, strict=True):
-            owner, tenant = self._owner_and_tenant(key, live.seats)
-            owner.energy_active_mj += part
-            if tenant is not None:
-                tenant.energy_mj += part
-            for piece, piece_part in zip(cut, shares(part, cut), strict=True) if part else ():
-                self.books.use(key, owner, piece).energy_active_mj += piece_part
+            if part:
+                credit_active_energy(self.books, live.seats.get(key) or self._unseated(key), part, cut)
         for given, part in zip(slices, parts.idle_mj, strict=True):
-            owner, tenant = self._owner_and_tenant(given.key, live.seats)
-            owner.energy_idle_mj += part
-            if tenant is not None:
-                tenant.energy_mj += part
+            credit_idle_energy(live.seats[given.key], part)
         counters.energy_mj += live.energy_mj
         counters.energy_unattributed_mj += parts.active_unattributed_mj + parts.idle_unattributed_mj
         self._book_energy(device.device_uuid, live, parts.active_unattributed_mj, cut)
@@ -392,8 +364,9 @@ def _pid_owners(owners: Sequence[OwnerInput]) -> dict[int, OwnerKey]:
 
 def _rates(device: DeviceInput, close: Close) -> dict[OwnerKey, Rate]:
     """The newest sample of each owner whose use is known; one without a sample is idle."""
+    percent, unknown, rung = close.percent, close.unknown, close.rung
     return {
-        owner.key: Rate(close.percent.get(owner.key, 0) * PPM_PER_PERCENT, close.rung)
-        for owner in device.owners
-        if owner.key not in close.unknown
+        key: Rate(percent.get(key, 0) * PPM_PER_PERCENT, rung)
+        for key in [owner.key for owner in device.owners]
+        if key not in unknown
     }

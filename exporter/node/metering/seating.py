@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from contract.units import MIB
 from exporter.node.metering.counters import OwnerCounters, OwnerKey, TenantCounters
+from exporter.node.metering.hours import HourUse
 from exporter.node.metering.inputs import DeviceInput, OwnerInput
 
 Owners = dict[OwnerKey, OwnerCounters]
@@ -23,11 +23,14 @@ class Seat:
 
     Attributes:
         tenant: None for what is no slice.
+        book: The hour book that was written to last in this tick; None before, since books come and go
+            between ticks.
     """
 
     given: OwnerInput
     owner: OwnerCounters
     tenant: TenantCounters | None
+    book: HourUse | None = None
 
 
 def seated(
@@ -44,11 +47,14 @@ def seated(
     """
     seats = {}
     for given in device.owners:
-        seat = before.get(given.key)
+        key = given.key
+        seat = before.get(key)
         if seat is None or seat.given is not given or seat.owner.ended_boot_ms is not None:
             seat = _taken_in(given, owners, tenants, now_ms)
-        seats[given.key] = seat
-        _grow_allocated(seat.owner, given, now_ms)
+        seat.book = None
+        seats[key] = seat
+        if given.held_from_ms is not None:
+            _grow_allocated(seat.owner, given, given.held_from_ms, now_ms)
     return seats
 
 
@@ -104,14 +110,12 @@ def _taken_in(given: OwnerInput, owners: Owners, tenants: Tenants, now_ms: int) 
     return Seat(given, owner, tenant_of(owner, tenants, now_ms))
 
 
-def _grow_allocated(owner: OwnerCounters, given: OwnerInput, now_ms: int) -> None:
+def _grow_allocated(owner: OwnerCounters, given: OwnerInput, held_from_ms: int, now_ms: int) -> None:
     """Bring the allocated integral up to now; it follows from the binding, not from sampling."""
-    if given.held_from_ms is None:
-        return
-    if owner.allocated_until_ms is None:
-        owner.held_from_ms = given.held_from_ms
-    since_ms = given.held_from_ms if owner.allocated_until_ms is None else owner.allocated_until_ms
+    since_ms = owner.allocated_until_ms
+    if since_ms is None:
+        owner.held_from_ms = owner.allocated_until_ms = since_ms = held_from_ms
     until_ms = now_ms if given.held_until_ms is None else min(now_ms, given.held_until_ms)
     if until_ms > since_ms:
-        owner.memory_allocated.add(given.allocated_mib * MIB * (until_ms - since_ms))
-    owner.allocated_until_ms = max(since_ms, until_ms)
+        owner.memory_allocated.mib_ms += given.allocated_mib * (until_ms - since_ms)
+        owner.allocated_until_ms = until_ms

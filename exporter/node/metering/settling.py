@@ -8,7 +8,8 @@ its known processes is unattributed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from contract.apportion import apportion
 from contract.units import PPM
@@ -20,8 +21,7 @@ from exporter.node.metering.timeline import Timeline, Window
 PPM_PER_PERCENT = PPM // 100
 
 
-@dataclass(frozen=True, slots=True)
-class Close:
+class Close(msgspec.Struct, frozen=True, gc=False):
     """A device's window by owner, before it is made to add up.
 
     Attributes:
@@ -37,16 +37,15 @@ class Close:
 
     span_ms: int
     rung: str
-    used_ppm_ms: Mapping[OwnerKey, int] = field(default_factory=dict)
-    percent: Mapping[OwnerKey, int] = field(default_factory=dict)
-    unknown: Mapping[OwnerKey, str] = field(default_factory=dict)
+    used_ppm_ms: Mapping[OwnerKey, int] = msgspec.field(default_factory=dict)
+    percent: Mapping[OwnerKey, int] = msgspec.field(default_factory=dict)
+    unknown: Mapping[OwnerKey, str] = msgspec.field(default_factory=dict)
     unowned_ppm_ms: int = 0
     busy_ppm_ms: int | None = None
     limit_ppm_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Conserved:
+class Conserved(msgspec.Struct, frozen=True, gc=False):
     """SM time that adds up: Σ owners + `unattributed_ppm_ms` = `busy_ppm_ms`.
 
     Attributes:
@@ -63,8 +62,10 @@ class Conserved:
 
 def conserve(close: Close) -> Conserved:
     """Make a window add up."""
-    keys = sorted(close.used_ppm_ms)
-    claimed = [*(close.used_ppm_ms[key] for key in keys), close.unowned_ppm_ms]
+    used = close.used_ppm_ms
+    keys = sorted(used)
+    claimed = [used[key] for key in keys]
+    claimed.append(close.unowned_ppm_ms)
     most = close.limit_ppm_ms
     if close.busy_ppm_ms is not None:
         most = min(most, close.busy_ppm_ms)
@@ -102,24 +103,27 @@ def by_process(device: DeviceInput, recent: Mapping[int, OwnerKey], window: Wind
         else:
             used[key] = used.get(key, 0) + ppm_ms
             percent[key] = percent.get(key, 0) + newest[pid]
-    # A process whose host pid is not known may be the one nobody owns; if there is none, it was idle.
-    uncertain = {
-        owner.key: "uncertain"
-        for owner in device.owners
-        if unowned and owner.has_unknown_pids and owner.key not in used
-    }
+    uncertain: dict[OwnerKey, str] = {}
+    if unowned:
+        # A process whose host pid is not known may be the one nobody owns; if there is none, it was idle.
+        uncertain = {
+            owner.key: "uncertain"
+            for owner in device.owners
+            if owner.has_unknown_pids and owner.key not in used
+        }
     return Close(
         window.span_ms, "nvml", used, percent, uncertain, unowned, window.busy_ppm_ms, window.limit_ppm_ms
     )
 
 
-def _newest(window: Window) -> dict[int, int]:
+def _newest(window: Window) -> Mapping[int, int]:
     """The newest share by host pid; a record older than the device's newest sample may be over."""
     percents = window.process_percent
-    pids = sorted(percents)
     most = 100 if window.busy_percent is None else window.busy_percent
-    claimed = [percents[pid] for pid in pids]
-    return dict(zip(pids, apportion(most, claimed) if sum(claimed) > most else claimed, strict=True))
+    if sum(percents.values()) <= most:
+        return percents
+    pids = sorted(percents)
+    return dict(zip(pids, apportion(most, [percents[pid] for pid in pids]), strict=True))
 
 
 def by_cache(device: DeviceInput, span_ms: int, busy_ppm_ms: int | None) -> Close:
