@@ -10,7 +10,7 @@ Source: DESIGN section 5, `reference/ledger.md §5`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TypeAlias
@@ -34,7 +34,6 @@ class Sighting(msgspec.Struct, frozen=True, gc=False):
     """A slice that a pod holds, or held until an observed end, and whose it is.
 
     Attributes:
-        process_seen_ms: When a living process of the slice was last seen; None = never, or not known.
         labels: Only those that may travel.
     """
 
@@ -47,7 +46,6 @@ class Sighting(msgspec.Struct, frozen=True, gc=False):
     tenant_key: TenantKey
     model: str = ""
     labels: Mapping[str, str] = MappingProxyType({})
-    process_seen_ms: int | None = None
 
     @property
     def key(self) -> _Key:
@@ -64,7 +62,9 @@ class Sight:
         now_ms: Unix milliseconds; decides only when confirmations are due.
         confirmed_at_ms: The pods' view's last successful answer; None = pods or namespaces were not
             listed yet, and then nothing is said of allocations.
-        slices: Every slice held now; ended ones at least in the tick in which the end was seen.
+        slices: Every slice held now; ended ones at least in the tick in which the end was seen. The very
+            same sequence as a tick ago means that none of them changed.
+        alive: Containers in which a process was seen alive at `now_ms`.
         devices: Every device that is there.
         nodes: Every Node (cluster role only).
         vanished: Pods absent after a relist, with the relist's time.
@@ -73,6 +73,7 @@ class Sight:
     now_ms: int
     confirmed_at_ms: int | None
     slices: Sequence[Sighting] = ()
+    alive: Collection[tuple[PodUid, str]] = frozenset()
     devices: Sequence[PresentDevice] = ()
     nodes: Sequence[SeenNode] = ()
     vanished: Mapping[PodUid, int] = field(default_factory=dict)
@@ -115,6 +116,8 @@ class Witness:
         self._slices_due_ms = 0
         self._states_due_ms = 0
         self._ended: dict[_Key, int] = {}
+        self._followed: Sequence[Sighting] | None = None
+        self._open: list[tuple[Sighting, OpenAllocation]] = []
         state = state or WitnessState()
         self._allocations: dict[_Key, OpenAllocation] = {
             (known.fact.pod_uid, known.fact.container, known.fact.device_uuid): known
@@ -142,16 +145,25 @@ class Witness:
 
     def _see_slices(self, sight: Sight, view_ms: int, *, is_due: bool) -> list[Fact]:
         facts: list[Fact] = []
+        if sight.slices is self._followed and not is_due:
+            # Nearly every tick: nothing is new but that all of it goes on.
+            for sighting, known in self._open:
+                known.confirmed_at_ms = max(known.confirmed_at_ms, _confirmed_ms(sighting, sight, view_ms))
+            return facts
         seen: set[_Key] = set()
+        self._followed, self._open = sight.slices, []
         for sighting in sight.slices:
             # All vendors are shown, only NVIDIA is billed.
             if not sighting.held.grant.is_nvidia:
                 continue
             key = sighting.key
             seen.add(key)
-            fact = self._see_slice(key, sighting, view_ms, is_due=is_due)
+            confirmed_ms = _confirmed_ms(sighting, sight, view_ms)
+            fact = self._see_slice(key, sighting, confirmed_ms, is_due=is_due)
             if fact is not None:
                 facts.append(fact)
+            if sighting.held.ended_at_ms is None and key in self._allocations:
+                self._open.append((sighting, self._allocations[key]))
         for key in [key for key in self._allocations if key not in seen]:
             gone = self._allocations.pop(key)
             facts.append(_inferred_end(gone, sight.vanished.get(gone.fact.pod_uid, view_ms)))
@@ -160,13 +172,12 @@ class Witness:
         return facts
 
     def _see_slice(
-        self, key: _Key, sighting: Sighting, view_ms: int, *, is_due: bool
+        self, key: _Key, sighting: Sighting, confirmed_ms: int, *, is_due: bool
     ) -> AllocationFact | None:
         held = sighting.held
         ended_ms = held.ended_at_ms
         if key in self._ended and (ended_ms is None or ended_ms >= self._ended[key]):
             return None
-        confirmed_ms = max(view_ms, sighting.process_seen_ms or view_ms, held.bound_at_ms)
         if ended_ms is not None:
             known = self._allocations.pop(key, None)
             self._ended[key] = ended_ms
@@ -227,6 +238,13 @@ class Witness:
             mig=grant.mig,
             labels=dict(sighting.labels),
         )
+
+
+def _confirmed_ms(sighting: Sighting, sight: Sight, view_ms: int) -> int:
+    """Up to when a slice is known to be held: by the API server's answer, or by a living process."""
+    held = sighting.held
+    seen_ms = sight.now_ms if (sighting.pod_uid, held.grant.container) in sight.alive else view_ms
+    return max(view_ms, seen_ms, held.bound_at_ms)
 
 
 def _inferred_end(gone: OpenAllocation, relisted_ms: int) -> AllocationFact:

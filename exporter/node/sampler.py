@@ -24,7 +24,7 @@ from exporter.kube.objects import Node, Pod
 from exporter.kube.view import Change
 from exporter.node.attribution.joining import Sources
 from exporter.node.attribution.owners import Attribution, Attributor
-from exporter.node.attribution.reporting import sight_of
+from exporter.node.attribution.reporting import Reporter
 from exporter.node.clock import Clock, Instant
 from exporter.node.metering.hours import Origin
 from exporter.node.metering.meter import Meter
@@ -87,6 +87,7 @@ class Sampler:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._timing = _Timing()
+        self._reporter = Reporter()
         self._wants_looks = False
         self._changes: list[Change[Pod]] = []
         self._closing: list[Fact] = list(parts.closing)
@@ -127,7 +128,9 @@ class Sampler:
         if node is not None and sources.sight.is_listed:
             facts += self._integrate(attribution, NodeUid(node.metadata.uid), now)
         if node is not None:
-            facts += parts.witness.tick(sight_of(sources, attribution, node, node_confirmed_ms))
+            facts += parts.witness.tick(
+                self._reporter.sight_of(sources, attribution, node, node_confirmed_ms)
+            )
         self._store(facts)
         self._snapshot = snapshot = self._compose(sources, attribution, look, now)
         parts.board.publish(Draft(lambda: make_page(snapshot, parts.series_budget)))

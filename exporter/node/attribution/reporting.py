@@ -6,38 +6,56 @@ device by NVML now, else by the last good view of its Node.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import operator
+from collections.abc import Iterator, Mapping
 
 from contract.ids import DeviceUuid, NodeUid
 from exporter.delivery.presence import PresentDevice
 from exporter.delivery.witness import Sight, Sighting
+from exporter.hami.annotations.node_register import RegisteredDevice
 from exporter.hami.holding import NVIDIA
-from exporter.kube.objects import Node
+from exporter.kube.objects import Meta, Node
 from exporter.node.attribution.joining import Sources
 from exporter.node.attribution.owners import Attribution, down_reason
 from exporter.node.sources.pods import PodRecord
 
 
-def sight_of(sources: Sources, attribution: Attribution, node: Node, node_confirmed_ms: int | None) -> Sight:
-    """What the witness sees at this tick."""
-    sight = sources.sight
-    records = (*sight.records.values(), *sight.gone)
-    slices = [each for record in records for each in _sightings(record, sources, attribution, node)]
-    return Sight(
-        now_ms=sources.at_ms,
-        confirmed_at_ms=sight.confirmed_at_ms if sight.is_listed else None,
-        slices=slices,
-        devices=tuple(_devices(sources, node, node_confirmed_ms)),
-        vanished=sight.vanished,
-    )
+class Reporter:
+    """Makes a tick's sight; slices of pods and devices that did not change are the same as a tick ago."""
+
+    def __init__(self) -> None:
+        self._records: tuple[PodRecord, ...] = ()
+        self._registered: Mapping[str, RegisteredDevice] | None = None
+        self._meta: Meta | None = None
+        self._slices: tuple[Sighting, ...] = ()
+
+    def sight_of(
+        self, sources: Sources, attribution: Attribution, node: Node, node_confirmed_ms: int | None
+    ) -> Sight:
+        """What the witness sees at this tick."""
+        sight = sources.sight
+        records = (*sight.records.values(), *sight.gone)
+        if not (
+            node.metadata is self._meta
+            and sources.registered is self._registered
+            and len(records) == len(self._records)
+            and all(map(operator.is_, records, self._records))
+        ):
+            self._records, self._registered, self._meta = records, sources.registered, node.metadata
+            self._slices = tuple([each for record in records for each in _sightings(record, sources, node)])
+        return Sight(
+            now_ms=sources.at_ms,
+            confirmed_at_ms=sight.confirmed_at_ms if sight.is_listed else None,
+            slices=self._slices,
+            alive=attribution.alive,
+            devices=tuple(_devices(sources, node, node_confirmed_ms)),
+            vanished=sight.vanished,
+        )
 
 
-def _sightings(
-    record: PodRecord, sources: Sources, attribution: Attribution, node: Node
-) -> Iterator[Sighting]:
+def _sightings(record: PodRecord, sources: Sources, node: Node) -> Iterator[Sighting]:
     for held in record.holding.slices:
         registered = sources.registered.get(held.grant.device_uuid)
-        is_alive = (record.uid, held.grant.container) in attribution.alive
         yield Sighting(
             held=held,
             pod_uid=record.uid,
@@ -47,7 +65,6 @@ def _sightings(
             node=node.metadata.name,
             tenant_key=record.tenant,
             model=registered.type if registered is not None else "",
-            process_seen_ms=sources.at_ms if is_alive else None,
         )
 
 

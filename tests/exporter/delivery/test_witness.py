@@ -59,12 +59,14 @@ def look(
     now: float,
     *slices: Sighting,
     view: float | None = -1,
+    is_alive: bool = False,
     vanished: dict[str, int] | None = None,
 ) -> list[AllocationFact]:
-    """One tick; the view is as fresh as the tick unless said."""
+    """One tick; the view is as fresh as the tick unless said, and no process is seen unless said."""
     confirmed = None if view is None else at(now if view == -1 else view)
     gone = {PodUid(uid): relisted_ms for uid, relisted_ms in (vanished or {}).items()}
-    facts: Sequence[Fact] = someone.tick(Sight(at(now), confirmed, slices, vanished=gone))
+    alive = {(each.pod_uid, each.held.grant.container) for each in slices} if is_alive else set()
+    facts: Sequence[Fact] = someone.tick(Sight(at(now), confirmed, slices, alive, vanished=gone))
     allocations = [fact for fact in facts if isinstance(fact, AllocationFact)]
     assert len(allocations) == len(facts)
     return allocations
@@ -170,9 +172,9 @@ def test_a_stale_view_confirms_nothing() -> None:
 def test_a_living_process_confirms_while_the_view_is_stale() -> None:
     someone = witness()
     look(someone, 10, sighting())
-    (fact,) = look(someone, 310, sighting(process_seen_ms=at(309)), view=10)
-    assert fact.confirmed_at_ms == at(309)
-    assert look(someone, 610, sighting(process_seen_ms=at(309)), view=10) == []
+    (fact,) = look(someone, 310, sighting(), view=10, is_alive=True)
+    assert fact.confirmed_at_ms == at(310)
+    assert look(someone, 610, sighting(), view=10) == []
 
 
 def test_before_pods_and_namespaces_were_listed_nothing_is_said_and_nothing_ends() -> None:
@@ -196,15 +198,15 @@ def test_a_vanished_pod_ends_at_its_latest_confirmation() -> None:
 def test_a_vanished_pod_whose_process_was_seen_later_ends_then() -> None:
     someone = witness()
     look(someone, 10, sighting())
-    look(someone, 100, sighting(process_seen_ms=at(99.5)), view=20)
+    look(someone, 100, sighting(), view=20, is_alive=True)
     (fact,) = look(someone, 130, vanished={"p1": at(130)})
-    assert (fact.ended_at_ms, fact.confirmed_at_ms) == (at(99.5), at(99.5))
+    assert (fact.ended_at_ms, fact.confirmed_at_ms) == (at(100), at(100))
 
 
 def test_an_inferred_end_is_never_later_than_the_relist() -> None:
     someone = witness()
     look(someone, 10, sighting())
-    look(someone, 100, sighting(process_seen_ms=at(100)), view=20)
+    look(someone, 100, sighting(), view=20, is_alive=True)
     (fact,) = look(someone, 130, vanished={"p1": at(90)})
     assert (fact.ended_at_ms, fact.confirmed_at_ms) == (at(90), at(90))
 
@@ -285,8 +287,8 @@ def test_no_fact_claims_more_than_was_seen(course: list[tuple[int, bool, bool, s
             end: dict[str, Any] = (
                 {} if ended_at is None else {"ended_at_ms": at(ended_at), "end_reason": "Failed"}
             )
-            slices = [sighting(process_seen_ms=at(proof) if proof else None, **end)]
-        for fact in look(someone, now, *slices, view=view):
+            slices = [sighting(**end)]
+        for fact in look(someone, now, *slices, view=view, is_alive=process_seen):
             assert fact.confirmed_at_ms <= at(max(view, proof))
             assert fact.first_confirmed_at_ms <= fact.confirmed_at_ms
             assert (fact.ended_at_ms is None) == (fact.end_kind is None)
@@ -296,3 +298,29 @@ def test_no_fact_claims_more_than_was_seen(course: list[tuple[int, bool, bool, s
             if fact.ended_at_ms is not None:
                 assert fact.bound_at_ms <= fact.ended_at_ms
                 assert fact.confirmed_at_ms <= fact.ended_at_ms
+
+
+@given(ticks, st.booleans())
+def test_slices_handed_in_again_as_they_were_say_what_new_ones_of_the_same_content_say(
+    course: list[tuple[int, bool, bool, str, bool]], is_first_listed: bool
+) -> None:
+    """The same objects tick by tick are followed by a shorter way; the facts must not tell."""
+    short, long = witness(), witness()
+    now = view = 0
+    kept: dict[str, tuple[Sighting, ...]] = {"absent": ()}
+    ended_at: int | None = None
+    for number, (seconds, api_answers, process_seen, state, _) in enumerate(course):
+        now += seconds
+        view = now if api_answers else view
+        if state == "ended" and ended_at is None:
+            ended_at = now
+        name = "absent" if state == "absent" else "held" if ended_at is None else "ended"
+        end: dict[str, Any] = {} if name != "ended" else {"ended_at_ms": at(ended_at or 0), "end_reason": "x"}
+        fresh = () if name == "absent" else (sighting(**end), sighting("p2", started_at_ms=at(1)))
+        same = kept.setdefault(name, fresh)
+        confirmed = None if number == 0 and not is_first_listed else at(view)
+        alive = frozenset((PodUid(uid), "main") for uid in ("p1", "p2")) if process_seen else frozenset()
+        assert short.tick(Sight(at(now), confirmed, same, alive)) == long.tick(
+            Sight(at(now), confirmed, fresh, alive)
+        )
+        assert short.dump() == long.dump()
