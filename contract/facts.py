@@ -27,7 +27,13 @@ from contract.ids import (
 )
 
 SCHEMA = 1
-"""The version of the fact types below; a reader refuses a newer one alone, by name."""
+"""The version of the fact types below; an exporter says it with each batch.
+
+A reader refuses a newer exporter's batch whole, so that its facts wait until the reader is upgraded too.
+"""
+
+OLDEST_SCHEMA = 1
+"""The oldest version that is still read: exporters may be upgraded after accounting."""
 
 MAX_FACTS_PER_BATCH = 5_000
 """The most facts one POST may carry."""
@@ -45,7 +51,7 @@ HEADER_KUBE_SYSTEM_UID = "Slicemeter-Kube-System-Uid"
 """UID of the cluster's kube-system namespace; the first request binds it."""
 
 HEADER_SOURCE = "Slicemeter-Source"
-"""Who sends: `role=node;node_uid=…;node=…;epoch=…;version=…` (node fields on the node role only)."""
+"""Who sends: `role=node;node_uid=…;node=…;epoch=…;version=…;schema=…` (node fields on the node role only)."""
 
 ContainerKind: TypeAlias = Literal["app", "sidecar", "init"]
 EndKind: TypeAlias = Literal["observed", "inferred"]

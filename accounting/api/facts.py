@@ -23,7 +23,14 @@ from accounting.facts.marks import TooManyDaysError
 from accounting.facts.reading import Scope, read_lines
 from accounting.facts.source import Source, note_source, parse_source
 from accounting.store.models import Cluster
-from contract.facts import CONTENT_TYPE, FACTS_PATH, HEADER_KUBE_SYSTEM_UID, HEADER_SENT_AT, HEADER_SOURCE
+from contract.facts import (
+    CONTENT_TYPE,
+    FACTS_PATH,
+    HEADER_KUBE_SYSTEM_UID,
+    HEADER_SENT_AT,
+    HEADER_SOURCE,
+    SCHEMA,
+)
 
 MAX_CLOCK_OFFSET_MS = 5 * 60_000
 
@@ -66,6 +73,13 @@ async def post_facts(
     headers = request.headers
     require_gzip_ndjson(headers.get("content-type"), headers.get("content-encoding"))
     source = parse_source(source_header)
+    if source.schema > SCHEMA:
+        # Line by line they would end in quarantine, and their exporter would forget them.
+        raise Problem(
+            409,
+            f"the exporter ({source.version}) writes facts of schema {source.schema}, this service reads up "
+            f"to {SCHEMA}; upgrade accounting, the facts wait in the exporter's outbox until then",
+        )
     if reporter.node_uid not in {None, source.node_uid}:
         raise Problem(
             403, f"header {HEADER_SOURCE} names another sender than the token's node; use that node's token"

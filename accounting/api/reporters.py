@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from accounting.api.dependencies import InService, Reporter
 from accounting.store.models import Cluster
-from contract.facts import REPORTER_PATH
+from contract.facts import REPORTER_PATH, SCHEMA
 
 router = APIRouter(tags=["facts"])
 
@@ -23,12 +23,14 @@ class ReporterIdentity(BaseModel):
         node_uid: Its only node; null = any node of the cluster.
         kube_system_uid: Which cluster that code is bound to; null = none has sent facts yet.
         now_ms: Unix milliseconds.
+        fact_schema: The newest version of facts that the service reads.
     """
 
     cluster: str
     node_uid: str | None
     kube_system_uid: str | None
     now_ms: int
+    fact_schema: int = SCHEMA
 
 
 @router.get(REPORTER_PATH, summary="Who the asking reporter is")

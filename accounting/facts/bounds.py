@@ -16,6 +16,7 @@ from operator import attrgetter
 import msgspec
 
 from contract.facts import (
+    OLDEST_SCHEMA,
     SCHEMA,
     AllocationFact,
     DeviceUsageFact,
@@ -61,10 +62,16 @@ class Refusal:
     detail: str
 
 
+def unknown_schema(schema: int) -> Refusal:
+    """The refusal of a fact of a version that is not read here."""
+    known = f"{SCHEMA}" if OLDEST_SCHEMA == SCHEMA else f"{OLDEST_SCHEMA} to {SCHEMA}"
+    return Refusal("unknown_schema", f"schema {schema}; this server knows {known}")
+
+
 def judge(fact: Fact, *, now_ms: int) -> Refusal | None:
     """The first bound that a fact breaks; None for a good one."""
-    if fact.schema != SCHEMA:
-        return Refusal("unknown_schema", f"schema {fact.schema}; this server knows {SCHEMA}")
+    if not OLDEST_SCHEMA <= fact.schema <= SCHEMA:
+        return unknown_schema(fact.schema)
     broken = _texts(fact)
     if broken is not None:
         return broken

@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from accounting.facts.bounds import Refusal, judge
+from accounting.facts.bounds import Refusal, judge, unknown_schema
 from contract.facts import (
+    OLDEST_SCHEMA,
     SCHEMA,
     AllocationFact,
     DeviceUsageFact,
@@ -94,8 +95,8 @@ def _unreadable(text: bytes, error: Exception) -> Refusal:
         head = _head_decoder.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return Refusal("malformed", _shown(str(error)))
-    if head.schema != SCHEMA:
-        return Refusal("unknown_schema", f"schema {head.schema}; this server knows {SCHEMA}")
+    if not OLDEST_SCHEMA <= head.schema <= SCHEMA:
+        return unknown_schema(head.schema)
     if head.type not in _TYPES:
         return Refusal(
             "unknown_type", f'type "{_shown(head.type[:40])}"; known are {", ".join(sorted(_TYPES))}'

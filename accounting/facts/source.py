@@ -14,27 +14,33 @@ from sqlalchemy.orm import Session
 
 from accounting.errors import InvalidError
 from accounting.store.models import ExporterSource
-from contract.facts import HEADER_SOURCE
+from contract.facts import HEADER_SOURCE, OLDEST_SCHEMA
 from contract.units import MS_PER_HOUR
 
 MAX_FIELD = 253
+MAX_SCHEMA_DIGITS = 6
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One run of an exporter; node and its UID are empty on the cluster role."""
+    """One run of an exporter; node and its UID are empty on the cluster role.
+
+    Attributes:
+        schema: The version of the facts that it writes; one that says nothing writes the oldest.
+    """
 
     role: Literal["node", "cluster"]
     epoch: str
     version: str
     node_uid: str = ""
     node: str = ""
+    schema: int = OLDEST_SCHEMA
 
 
 def parse_source(header: str) -> Source:
-    """Read `role=node;node_uid=…;node=…;epoch=…;version=…`.
+    """Read `role=node;node_uid=…;node=…;epoch=…;version=…;schema=…`; other fields are passed over.
 
     Raises:
         InvalidError: A field is missing, too long, or no field at all.
@@ -52,9 +58,16 @@ def parse_source(header: str) -> Source:
     missing = [name for name in needed[role] if not fields.get(name)]
     if missing:
         raise InvalidError(f"header {HEADER_SOURCE}: {', '.join(missing)} missing")
+    schema = _schema(fields.get("schema", str(OLDEST_SCHEMA)))
     if role == "cluster":
-        return Source("cluster", fields["epoch"], fields["version"])
-    return Source("node", fields["epoch"], fields["version"], fields["node_uid"], fields["node"])
+        return Source("cluster", fields["epoch"], fields["version"], schema=schema)
+    return Source("node", fields["epoch"], fields["version"], fields["node_uid"], fields["node"], schema)
+
+
+def _schema(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= MAX_SCHEMA_DIGITS):
+        raise InvalidError(f"header {HEADER_SOURCE}: schema is no whole number")
+    return int(text)
 
 
 def _heard_since(session: Session, row: ExporterSource) -> str | None:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from contract.facts import REPORTER_PATH
+from contract.facts import OLDEST_SCHEMA, REPORTER_PATH, SCHEMA
 from contract.version import VERSION
 from exporter.checkup.finding import ANSWER_SECONDS, Line, Looked, finding, note, ok
 from exporter.settings import AccountingAccess
@@ -43,6 +43,7 @@ class Identity(msgspec.Struct, frozen=True):
     now_ms: int
     node_uid: str | None = None
     kube_system_uid: str | None = None
+    fact_schema: int = OLDEST_SCHEMA
 
 
 def look_at_accounting(
@@ -83,11 +84,21 @@ def look_at_accounting(
         return Looked([finding(CHECK, f"{access.url}: answered {error}", _WAYS_OUT[404])])
     return Looked(
         [
-            ok(CHECK, f"{access.url} answers, the token is a reporter's"),
+            _versions(access.url, identity),
             _compared(identity, cluster, node_uid, kube_system_uid),
             _clocks(identity.now_ms, asked_ms, answered_ms),
         ]
     )
+
+
+def _versions(url: str, identity: Identity) -> Line:
+    if identity.fact_schema < SCHEMA:
+        return finding(
+            CHECK,
+            f"{url}: reads facts up to schema {identity.fact_schema}, this exporter writes {SCHEMA}",
+            "upgrade accounting; facts wait in the outbox until then",
+        )
+    return ok(CHECK, f"{url} answers, the token is a reporter's")
 
 
 def _compared(identity: Identity, cluster: str, node_uid: str | None, kube_system_uid: str | None) -> Line:

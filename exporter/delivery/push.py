@@ -32,6 +32,7 @@ from contract.facts import (
     HEADER_SENT_AT,
     HEADER_SOURCE,
     MAX_FACTS_PER_BATCH,
+    SCHEMA,
 )
 from contract.ids import EpochId
 from contract.version import VERSION
@@ -77,7 +78,7 @@ class Sender:
         fields: dict[str, str] = {"role": self.role}
         if self.role == "node":
             fields |= {"node_uid": self.node_uid, "node": self.node}
-        fields |= {"epoch": self.epoch, "version": VERSION}
+        fields |= {"epoch": self.epoch, "version": VERSION, "schema": str(SCHEMA)}
         return ";".join(f"{name}={value}" for name, value in fields.items())
 
 

@@ -155,3 +155,14 @@ def test_an_accounting_that_is_not_there_is_a_finding() -> None:
     )  # fmt: skip
     (line,) = looked.lines
     assert (line.verdict, "--accounting-url" in line.way_out) == ("finding", True)
+
+
+def test_an_accounting_that_is_older_than_the_exporter_is_a_finding(
+    ask: Ask, token: Token, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("exporter.checkup.accounting.SCHEMA", 2)
+    token(cluster="c1", node_uid="node-1")
+    line = ask()["accounting"]
+    assert line.verdict == "finding"
+    assert "reads facts up to schema 1, this exporter writes 2" in line.detail
+    assert line.way_out == "upgrade accounting; facts wait in the outbox until then"

@@ -11,12 +11,12 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from sqlalchemy import event, select
+from sqlalchemy import event, func, select
 
 from accounting.api import batches
 from accounting.api.batches import MAX_AT_ONCE, MAX_BODY_BYTES, MAX_LINES_BYTES, MAX_OF_ONE_CLUSTER
 from accounting.api.problems import Problem
-from accounting.store.models import Cluster, ExporterSource, PresenceReport
+from accounting.store.models import Cluster, ExporterSource, PresenceReport, Quarantine
 from contract.facts import (
     CONTENT_TYPE,
     FACTS_PATH,
@@ -173,6 +173,9 @@ def test_what_is_no_gzip_stream_is_422(api: Api, body: bytes) -> None:
         {HEADER_SOURCE: "role=cluster;version=1"},
         {HEADER_SOURCE: "cluster"},
         {HEADER_SOURCE: f"role=cluster;epoch={'x' * 254};version=1"},
+        {HEADER_SOURCE: "role=cluster;epoch=e1;version=1;schema=two"},
+        {HEADER_SOURCE: "role=cluster;epoch=e1;version=1;schema=-1"},
+        {HEADER_SOURCE: "role=cluster;epoch=e1;version=1;schema=1234567"},
     ],
 )
 def test_a_request_that_does_not_say_who_sends_and_when_is_422(
@@ -181,6 +184,29 @@ def test_a_request_that_does_not_say_who_sends_and_when_is_422(
     response = api.post_facts(presence(), token=api.token("reporter", cluster="a"), headers=headers)
     assert response.status_code == 422
     problem(response)
+
+
+def test_a_newer_exporter_is_refused_whole_and_told_that_its_facts_wait(api: Api) -> None:
+    """Line by line they would be rejected, and the exporter would forget what only it knew."""
+    token = api.token("reporter", cluster="a")
+    newer = {HEADER_SOURCE: "role=cluster;epoch=e1;version=0.9.0;schema=2"}
+    response = api.post_facts(presence(witness="cluster", schema=2), token=token, headers=newer)
+    assert response.status_code == 409
+    assert problem(response)["detail"] == (
+        "the exporter (0.9.0) writes facts of schema 2, this service reads up to 1; upgrade accounting, the "
+        "facts wait in the exporter's outbox until then"
+    )
+    with api.database.reading() as session:
+        assert session.scalar(select(func.count()).select_from(Quarantine)) == 0
+        assert session.get_one(Cluster, "a").kube_system_uid is None
+
+
+@pytest.mark.parametrize("more", ["", ";schema=1", ";schema=1;colour=blue"])
+def test_an_older_exporter_and_words_of_a_later_one_are_taken(api: Api, more: str) -> None:
+    token = api.token("reporter", cluster="a")
+    source = {HEADER_SOURCE: f"role=node;node_uid=uid-1;node=node-1;epoch=e1;version=0.0.9{more}"}
+    response = api.post_facts(presence(of_a_later_version={"x": [1]}), token=token, headers=source)
+    assert response.json() == {"stored": 1, "duplicate": 0, "rejected": []}
 
 
 def test_one_fact_more_than_a_batch_may_hold_is_413_and_stores_nothing(api: Api) -> None:

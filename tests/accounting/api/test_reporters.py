@@ -21,6 +21,7 @@ def test_a_reporter_is_told_its_cluster_its_node_and_the_services_clock(api: Api
         "node_uid": "uid-1",
         "kube_system_uid": None,
         "now_ms": 1_790_812_800_000,
+        "fact_schema": 1,
     }
 
 

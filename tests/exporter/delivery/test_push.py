@@ -150,7 +150,7 @@ def test_a_batch_goes_out_as_the_protocol_wants_it(
         "content-encoding": "gzip",
         "slicemeter-sent-at": str(SENT_AT_MS),
         "slicemeter-kube-system-uid": "kube-uid",
-        "slicemeter-source": f"role=node;node_uid=node-uid;node=gpu-7;epoch=e1;version={VERSION}",
+        "slicemeter-source": f"role=node;node_uid=node-uid;node=gpu-7;epoch=e1;version={VERSION};schema=1",
     }
     assert {name: request.headers.get(name) for name in wanted} == wanted
     assert state.pending().count == 0
@@ -159,7 +159,7 @@ def test_a_batch_goes_out_as_the_protocol_wants_it(
 
 def test_the_cluster_role_names_no_node() -> None:
     header = Sender("cluster", EpochId("e1"), "kube-uid").header()
-    assert header == f"role=cluster;epoch=e1;version={VERSION}"
+    assert header == f"role=cluster;epoch=e1;version={VERSION};schema=1"
 
 
 def test_nothing_waiting_sends_nothing(pusher: Pusher, receiver: Receiver) -> None:
