@@ -12,19 +12,23 @@ from fastapi.responses import HTMLResponse
 from accounting.access.viewer import Viewer
 from accounting.web.own_forms import FIELD, form_token
 from accounting.web.paths import HOME, SIGN_IN, SIGN_OUT, STATIC
+from accounting.web.wording import FILTERS, GLOBALS
 from contract.version import VERSION
 
 
 @cache
 def environment() -> jinja2.Environment:
     """The templates of this package."""
-    return jinja2.Environment(
+    made = jinja2.Environment(
         loader=jinja2.PackageLoader("accounting.web"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    made.filters |= FILTERS
+    made.globals |= GLOBALS
+    return made
 
 
 def render(

@@ -1,4 +1,4 @@
-"""Every router of pages; its paths begin behind `/ui`."""
+"""Every router of pages for who is signed in; none has a path of signing in."""
 
 from __future__ import annotations
 
@@ -6,4 +6,14 @@ from collections.abc import Sequence
 
 from fastapi import APIRouter
 
-ROUTERS: Sequence[APIRouter] = ()
+from accounting.web.pages import day, line, overview, statement, tenant, waste
+
+ROUTERS: Sequence[APIRouter] = (
+    overview.router,
+    tenant.router,
+    day.router,
+    line.router,
+    statement.router,
+    waste.router,
+)
+"""One for each page."""
