@@ -20,8 +20,9 @@ from accounting.access.refusal import TokenRefusedError
 from accounting.access.viewer import COMMAND_LINE, ROLES, Role, Viewer
 from accounting.errors import ConflictError, InvalidError, NotFoundError
 from accounting.store.models import ApiToken, Cluster
+from contract.units import MS_PER_DAY
 
-MAX_LIFE_MS = 3_650 * 86_400_000
+MAX_LIFE_MS = 3_650 * MS_PER_DAY
 
 _MAX_TEXT = 253
 _TOKEN = re.compile(r"smt_([0-9a-f]{12})_([0-9a-f]{64})")

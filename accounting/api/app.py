@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, Depends, FastAPI
 
 from accounting.api import (
     books,
@@ -32,12 +32,12 @@ from accounting.api.headers import SecurityHeaders
 from accounting.api.limits import RequestLimits
 from accounting.api.metrics import ServiceMetrics
 from accounting.api.money import Money
+from accounting.api.parameters import refuse_unknown_parameters
 from accounting.settings import Settings
 from accounting.store.database import Database
 from contract.version import VERSION
 
 ROUTERS: Sequence[APIRouter] = (
-    health.router,
     facts.router,
     reporters.router,
     statements.router,
@@ -53,7 +53,7 @@ ROUTERS: Sequence[APIRouter] = (
     budgets.router,
     waste.router,
 )
-"""Every router of the API."""
+"""Every router of the API proper; probes and scrapers may add parameters of their own."""
 
 
 def create_app(
@@ -78,6 +78,7 @@ def create_app(
     problems.install(app)
     app.add_middleware(RequestLimits)
     app.add_middleware(SecurityHeaders)
+    app.include_router(health.router)
     for router in ROUTERS:
-        app.include_router(router)
+        app.include_router(router, dependencies=[Depends(refuse_unknown_parameters)])
     return app

@@ -22,8 +22,9 @@ from accounting.api.problems import Problem
 from accounting.reports.documents import Document, encode
 from accounting.store.database import Database
 from accounting.store.models import KeptAnswer
+from contract.units import MS_PER_DAY
 
-KEPT_MS = 30 * 86_400_000
+KEPT_MS = 30 * MS_PER_DAY
 """How long a retry is recognised."""
 
 HEADER_KEY = "Idempotency-Key"

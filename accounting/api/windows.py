@@ -20,8 +20,9 @@ from accounting.ledger.calendar import (
 from accounting.ledger.intervals import Interval
 from accounting.reports.paging import MAX_LIMIT, Asked
 from accounting.reports.spans import Span, instants_span, month_span, named_span, require_zone
+from contract.units import MS_PER_DAY
 
-MAX_WINDOW_MS = 400 * 86_400_000
+MAX_WINDOW_MS = 400 * MS_PER_DAY
 
 
 _From = Annotated[str | None, Query(alias="from", description="RFC 3339; default: the month's begin")]

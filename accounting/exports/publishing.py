@@ -34,7 +34,7 @@ def published(target: Path, *, is_forced: bool = False) -> Iterator[BinaryIO]:
         _name(part, target, is_forced=is_forced)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise InvalidError(f"cannot write {target}: {reason}; name another with --out") from None
+        raise InvalidError(f"cannot write {target}: {reason}; name another") from None
     finally:
         with suppress(OSError):
             part.unlink()
@@ -59,10 +59,10 @@ def _name(part: Path, target: Path, *, is_forced: bool) -> None:
 def _require_free(target: Path) -> None:
     with suppress(FileNotFoundError, NotADirectoryError):
         target.lstat()
-        raise ConflictError(f"{target} exists; replace it with --force, or name another with --out")
+        raise ConflictError(f"{target} exists; replace it with --force, or name another")
 
 
 def _require_file(target: Path) -> None:
     """Devices, pipes and folders are never replaced, least of all by somebody who may do everything."""
     if target.exists() and not target.is_file():
-        raise InvalidError(f"{target} is no file, so it is not replaced; name another with --out")
+        raise InvalidError(f"{target} is no file, so it is not replaced; name another")

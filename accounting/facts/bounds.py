@@ -27,9 +27,8 @@ from contract.facts import (
     UnallocatedUseFact,
     UsageFact,
 )
-from contract.units import MS_PER_HOUR, PPM
+from contract.units import MS_PER_DAY, MS_PER_HOUR, PPM
 
-MS_PER_DAY = 24 * MS_PER_HOUR
 MAX_AGE_MS = 400 * MS_PER_DAY
 MAX_LENGTH_MS = 3_660 * MS_PER_DAY
 """No pod, card or node state lasts ten years."""

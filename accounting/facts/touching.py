@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, TypeVar
 from uuid import UUID
 
-from accounting.facts.bounds import MAX_AGE_MS, MS_PER_DAY
+from accounting.facts.bounds import MAX_AGE_MS
 from accounting.settings import MAX_GRACE_MS
 from contract.facts import (
     AllocationFact,
@@ -23,7 +23,7 @@ from contract.facts import (
     SliceUsageFact,
     UnallocatedUseFact,
 )
-from contract.units import MS_PER_HOUR
+from contract.units import MS_PER_DAY, MS_PER_HOUR
 
 REACH_MS = MAX_GRACE_MS
 

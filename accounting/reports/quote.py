@@ -41,7 +41,7 @@ class Wanted:
     duration_ms: int
     mig: str | None = None
     card_mib: int | None = None
-    """The card's registered memory; None: the smallest card of the model that was ever reported."""
+    """The card's registered memory; None: the smallest card that fits, of those ever reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ def make_quote(
     tenant, account = _payer(session, viewer, tenant_name, account_code)
     model = plain_model(wanted.model)
     with seeing(session, CARDS):
-        registered_mib = wanted.card_mib or _smallest(session, model)
+        registered_mib = wanted.card_mib or _smallest(session, model, wanted.mem_mib)
         discounts = live_discounts(session)
     policy = _POLICIES[live_policies(session).value_at("share", at_ms)]
     grant = Grant(wanted.mem_mib, wanted.core_percent, mig_slices(wanted.mig))
@@ -157,6 +157,8 @@ def _require(wanted: Wanted) -> None:
         raise InvalidError(f"{wanted.core_percent} % of the cores: from 0 to 100")
     if wanted.mig is not None and not mig_slices(wanted.mig):
         raise InvalidError(f'MIG profile "{wanted.mig}" is unknown; write it like 1g.10gb')
+    if wanted.card_mib is not None and wanted.mem_mib > wanted.card_mib > 0:
+        raise InvalidError(f"{wanted.mem_mib} MiB of a card that has {wanted.card_mib} MiB")
     if not wanted.mem_mib and not wanted.core_percent and wanted.mig is None:
         raise InvalidError("a slice of nothing; name its memory, its cores or its MIG profile")
 
@@ -179,15 +181,18 @@ def _payer(
     return None, accounts[0]
 
 
-def _smallest(session: Session, model: str) -> int:
-    """The registered memory of the smallest card of a model: on a larger one a share is smaller."""
+def _smallest(session: Session, model: str, mem_mib: int) -> int:
+    """The registered memory of the smallest card of a model that fits: on a larger one a share is smaller."""
     sizes = session.execute(select(PresenceReport.model, PresenceReport.registered_mib).distinct())
     known = [mib for name, mib in sizes if plain_model(name) == model and mib > 0]
     if not known:
         raise InvalidError(
             f'no card of model "{model}" was reported; name one that was, or its memory in MiB (card_mib)'
         )
-    return min(known)
+    fitting = [mib for mib in known if mib >= mem_mib]
+    if not fitting:
+        raise InvalidError(f'no card of model "{model}" has {mem_mib} MiB; the largest has {max(known)}')
+    return min(fitting)
 
 
 def quote_document(quote: Quote) -> Document:

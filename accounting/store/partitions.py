@@ -19,6 +19,7 @@ from sqlalchemy.orm import Session
 from accounting.ledger.calendar import Month, month_bounds_ms, month_of
 from accounting.store.errors import StoreError
 from accounting.store.walls import wall_like
+from contract.units import MS_PER_DAY
 
 PARTITIONED = ("usage_fact", "unallocated_fact", "device_fact")
 MONTHS_AHEAD = 3
@@ -28,7 +29,6 @@ MAX_AGE_DAYS = 400
 UTC = "UTC"
 """Partitions are cut at UTC midnights, whatever zones the accounts are in."""
 
-_MS_PER_DAY = 86_400_000
 _NAME = re.compile(rf"(?:{'|'.join(PARTITIONED)})_(?:p(\d{{4}})(\d{{2}})|default)(?:_retired)?")
 
 
@@ -121,7 +121,7 @@ def retire(session: Session, before: Month, *, now_ms: int) -> list[str]:
     Raises:
         StoreError: Facts of these months may still come.
     """
-    first_kept_ms = now_ms - MAX_AGE_DAYS * _MS_PER_DAY
+    first_kept_ms = now_ms - MAX_AGE_DAYS * MS_PER_DAY
     if month_bounds_ms(before, UTC)[0] > first_kept_ms:
         raise StoreError(
             f"cannot retire the months before {before}: facts up to {MAX_AGE_DAYS} days old are accepted; "

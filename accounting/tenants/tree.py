@@ -210,6 +210,13 @@ def find_tenant(session: Session, viewer: Viewer, name: str) -> Tenant:
     return by_code[0]
 
 
+def is_tenant(session: Session, path: str) -> bool:
+    """Whether this path is an account's, a built-in's or a tenant's that facts or rules have named."""
+    named = session.scalar(select(Tenant.id).where(Tenant.path == path))
+    account = session.scalar(select(BillingAccount.code).where(BillingAccount.code == path))
+    return path in BUILT_IN or named is not None or account is not None
+
+
 def scope_path(session: Session, viewer: Viewer, name: str) -> str:
     """The path of the subtree that a tenant's token may read: a known tenant, or one yet to report.
 

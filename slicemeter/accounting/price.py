@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 
 from sqlalchemy.orm import Session
 
 from accounting.access.viewer import COMMAND_LINE
+from accounting.ledger.pricing import EVERY_MODEL, plain_model
 from accounting.prices.book import SKUS, list_versions, parse_currency, parse_unit_price, set_price
 from accounting.prices.discounts import list_discounts, parse_percent, set_discount
+from accounting.prices.models import reported_models
 from accounting.reports.books import discount_document, price_document
 from accounting.reports.documents import Document
 from accounting.store.models import PriceVersion
@@ -67,12 +70,21 @@ def main(argv: Sequence[str]) -> int:
         elif arguments.action == "set":
             with database.writing() as session:
                 _print([_set_price(session, arguments)], arguments)
+                known = reported_models(session)
+            _note_unknown_model(arguments.model, known)
         else:
             with database.reading() as session:
                 versions = list_versions(session)
                 live = [version for version in versions if version.superseded_at_ms is None]
                 _print(versions if arguments.all else live, arguments)
     return 0
+
+
+def _note_unknown_model(model: str, known: Sequence[str]) -> None:
+    """A price may be set before the first card comes; but a model that is misspelt never will."""
+    if known and plain_model(model) not in {*known, EVERY_MODEL}:
+        note = f'note: no card of model "{plain_model(model)}" was reported; there are {", ".join(known)}'
+        print(note, file=sys.stderr)
 
 
 def _set_price(session: Session, arguments: argparse.Namespace) -> PriceVersion:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from accounting.access.viewer import COMMAND_LINE
 from accounting.errors import InvalidError
+from accounting.exports.publishing import published
 from accounting.periods.statement import state_statement
 from accounting.reports.rendering import FORMATS, render_statement
 from accounting.reports.statement_pdf import statement_pdf
@@ -27,7 +29,10 @@ def main(argv: Sequence[str]) -> int:
         help="default: %(default)s; pdf needs slicemeter[pdf]",
     )
     made.add_argument("--json", dest="format", action="store_const", const="json", help="as --format json")
-    made.add_argument("-o", "--output", type=Path, metavar="FILE", help="write there instead of printing")
+    made.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="write there instead of printing; - for a pipe"
+    )
+    made.add_argument("--force", action="store_true", help="replace the file if it is there")
     arguments = made.parse_args(argv)
     with opened(arguments) as database, database.reading() as session:
         statement = state_statement(
@@ -47,9 +52,9 @@ def main(argv: Sequence[str]) -> int:
             print(text, end="" if text.endswith("\n") else "\n")
             return 0
         document = text.encode()
-    try:
-        arguments.output.write_bytes(document)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise InvalidError(f"cannot write {arguments.output}: {reason}; name another with -o") from None
+    if str(arguments.output) == "-":
+        sys.stdout.buffer.write(document)
+        return 0
+    with published(arguments.output, is_forced=arguments.force) as file:
+        file.write(document)
     return 0

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from accounting.access.tokens import create_token, list_tokens, revoke_token
 from accounting.access.viewer import COMMAND_LINE, ROLES
 from accounting.store.database import Database
-from accounting.tenants.tree import scope_path
+from accounting.tenants.tree import is_tenant, scope_path
+from contract.units import MS_PER_DAY
 from slicemeter.accounting.options import Parser, add_database_option, now_ms, opened, print_json, print_table
-
-_MS_PER_DAY = 86_400_000
 
 
 def _parser() -> Parser:
@@ -59,6 +59,8 @@ def main(argv: Sequence[str]) -> int:
 def _create(database: Database, arguments: argparse.Namespace) -> None:
     now = now_ms()
     with database.writing() as session:
+        path = None if arguments.tenant is None else scope_path(session, COMMAND_LINE, arguments.tenant)
+        is_known = path is None or is_tenant(session, path)
         token = create_token(
             session,
             role=arguments.role,
@@ -66,11 +68,13 @@ def _create(database: Database, arguments: argparse.Namespace) -> None:
             now_ms=now,
             cluster=arguments.cluster,
             node_uid=arguments.node_uid,
-            tenant_path=None
-            if arguments.tenant is None
-            else scope_path(session, COMMAND_LINE, arguments.tenant),
+            tenant_path=path,
             note=arguments.note,
-            expires_at_ms=None if arguments.days is None else now + arguments.days * _MS_PER_DAY,
+            expires_at_ms=None if arguments.days is None else now + arguments.days * MS_PER_DAY,
+        )
+    if not is_known:
+        print(
+            f'note: no tenant "{path}" has reported yet; the token reads nothing until then', file=sys.stderr
         )
     if arguments.json:
         print_json({"token": token, "prefix": token.split("_")[1], "role": arguments.role})

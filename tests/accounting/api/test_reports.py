@@ -98,8 +98,11 @@ def paths(api: Api, tenant: str) -> list[str]:
     """Every reading route of the API, with parameters that it can answer."""
     described = api.request("GET", "/api/v1/openapi.json").json()["paths"]
     del described[REPORTER_PATH]  # that one is for reporters, about themselves
-    answers = [path.replace("{period}", "2026-10") for path, methods in described.items() if "get" in methods]
-    asked = [f"{path}?{DAY}" for path in answers]
+    asked = []
+    for path, methods in described.items():
+        known = {parameter["name"] for parameter in methods.get("get", {}).get("parameters", [])}
+        if "get" in methods:
+            asked.append(path.replace("{period}", "2026-10") + (f"?{DAY}" if "from" in known else ""))
     asked += [
         f"/api/v1/costs?period=2026-10&group_by={key}" for key in ("tenant", "model", "day", "cluster", "sku")
     ]
@@ -411,3 +414,17 @@ def test_every_route_is_documented(api: Api) -> None:
     for path, methods in described.items():
         for method in methods:
             assert f"`{method.upper()} {path}" in page
+
+
+def test_a_parameter_that_a_route_does_not_know_is_refused_for_it_would_have_narrowed_nothing(
+    books: Api,
+) -> None:
+    token = books.token("admin")
+    misspelt = books.request("GET", f"/api/v1/costs?{DAY}&tennant=tenant-a", token=token)
+    assert misspelt.status_code == 422
+    assert 'query parameter "tennant" is unknown here; did you mean "tenant"?' in misspelt.text.replace(
+        "\\", ""
+    )
+    other = books.request("GET", "/api/v1/policies?zzz=1", token=token)
+    assert (other.status_code, "there are" in other.text) == (422, True)
+    assert books.request("GET", "/healthz?from=probe").status_code != 422

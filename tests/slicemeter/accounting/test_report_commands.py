@@ -256,3 +256,42 @@ def test_quote_says_what_a_slice_costs_at_most(rated: Shell) -> None:
     assert "at most 1.20 EUR, at 0.4 a card-hour, without energy" in out
     code, _, err = rated("quote", "--model", "Unheard", "--memory", "1", "--hours", "1")
     assert (code, "no card of model" in err) == (2, True)
+
+
+def test_a_model_that_has_no_price_is_named_where_months_are_rated(shell: Shell) -> None:
+    tell(shell.url)
+    code, out, _ = shell("rate")
+    assert (code, 'no price of "Tesla T4" in EUR holds now' in out) == (0, True)
+    assert shell.json("rate")["unpriced"] == [{"model": "Tesla T4", "currency": "EUR"}]
+    assert shell("price", "set", "--price", "1", "--currency", "EUR", "--from", "2026-01-01")[0] == 0
+    assert shell.json("rate")["unpriced"] == []
+
+
+def test_a_price_of_a_model_that_nobody_reported_is_taken_and_noted(rated: Shell) -> None:
+    words = ("--price", "1", "--currency", "EUR", "--from", "2026-01-01")
+    code, _, err = rated("price", "set", "--model", "Tesla T44", *words)
+    assert (code, err) == (0, 'note: no card of model "Tesla T44" was reported; there are Tesla T4\n')
+
+
+def test_no_quote_of_more_memory_than_a_card_has(rated: Shell) -> None:
+    code, _, err = rated("quote", "--model", "Tesla T4", "--memory", "99999", "--hours", "1")
+    assert (code, 'no card of model "Tesla T4" has 99999 MiB; the largest has 15360' in err) == (2, True)
+    words = ("--memory", "2000", "--card-memory", "1000", "--hours", "1")
+    code, _, err = rated("quote", "--model", "Tesla T4", *words)
+    assert (code, "2000 MiB of a card that has 1000 MiB" in err) == (2, True)
+
+
+def test_a_statement_replaces_no_file_unasked(rated: Shell, tmp_path: Path) -> None:
+    path = tmp_path / "statement.csv"
+    path.write_text("mine")
+    words = ("statement", "2026-10", "--tenant", "acme/team", "--format", "csv", "-o", str(path))
+    code, _, err = rated(*words)
+    assert (code, "exists; replace it with --force" in err, path.read_text()) == (2, True, "mine")
+    assert rated(*words, "--force")[0] == 0
+    assert "0.60" in path.read_text()
+
+
+def test_a_token_of_a_tenant_that_nobody_knows_is_noted(rated: Shell) -> None:
+    assert rated("token", "create", "--role", "tenant", "--tenant", "acme/team")[2] == ""
+    code, _, err = rated("token", "create", "--role", "tenant", "--tenant", "acme/taem")
+    assert (code, 'no tenant "acme/taem" has reported yet' in err) == (0, True)
