@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from accounting.access.oidc_settings import OidcSettings
 from accounting.errors import InvalidError
 
 MAX_GRACE_MS = 6 * 3_600_000
@@ -24,6 +25,7 @@ class Settings:
         metrics_token_file: A file with a token that opens `/metrics`, read again when it is replaced.
         are_metrics_open: Whether anybody who reaches the service may read `/metrics`, costs included.
         are_cookies_secure: Whether browsers send the session's cookie by TLS only; off on loopback alone.
+        oidc: By which OpenID provider people sign in, besides tokens; None: by none.
         session_hours: How long a person stays signed in at most.
         session_idle_minutes: After how long without a request they are signed out.
 
@@ -36,6 +38,7 @@ class Settings:
     metrics_token_file: Path | None = None
     are_metrics_open: bool = False
     are_cookies_secure: bool = True
+    oidc: OidcSettings | None = None
     session_hours: float = 12.0
     session_idle_minutes: float = 60.0
 

@@ -18,9 +18,14 @@ from accounting.store.walls import NOBODY, Scope
 _JWT = re.compile(r"[\w-]+\.[\w-]+\.[\w-]+", re.ASCII)
 
 
+def is_jwt(token: str) -> bool:
+    """Whether a token has the form of one that others sign."""
+    return _JWT.fullmatch(token) is not None
+
+
 def sign_in_scope(token: str) -> Scope:
     """What must be seen to find out who bears a token: its own row, or the keys of clusters."""
-    if _JWT.fullmatch(token):
+    if is_jwt(token):
         return Scope("sign-in")
     prefix = prefix_of(token)
     return NOBODY if prefix is None else Scope("sign-in", prefix)
@@ -37,6 +42,6 @@ def sign_in(session: Session, token: str, *, now_ms: int) -> Viewer:
     Raises:
         TokenRefusedError: Nobody.
     """
-    if _JWT.fullmatch(token):
+    if is_jwt(token):
         return verify(token, trusts(session), now_ms=now_ms)
     return authenticate(session, token, now_ms=now_ms)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from fastapi import APIRouter, Depends, FastAPI
 
+from accounting.access.oidc_provider import Provider
 from accounting.api import (
     books,
     budgets,
@@ -74,7 +75,13 @@ def create_app(
         docs_url=None,
         redoc_url=None,
     )
-    app.state.service = Service(database, settings, clock, ServiceMetrics(database, money or Money()))
+    app.state.service = Service(
+        database,
+        settings,
+        clock,
+        ServiceMetrics(database, money or Money()),
+        provider=None if settings.oidc is None else Provider(settings.oidc),
+    )
     problems.install(app)
     app.add_middleware(RequestLimits)
     app.add_middleware(SecurityHeaders)

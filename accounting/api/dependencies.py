@@ -16,6 +16,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from sqlalchemy.exc import OperationalError
 
 from accounting.access.attempts import FailedSignIns
+from accounting.access.oidc_provider import Provider, ProviderUnreachableError
 from accounting.access.refusal import TokenRefusedError
 from accounting.access.sessions import (
     cookie_name,
@@ -24,7 +25,7 @@ from accounting.access.sessions import (
     session_scope,
     viewer_of_session,
 )
-from accounting.access.sign_in import sign_in, sign_in_scope
+from accounting.access.sign_in import is_jwt, sign_in, sign_in_scope
 from accounting.access.viewer import READERS, Role, Viewer
 from accounting.api.batches import Intake
 from accounting.api.metrics import ServiceMetrics
@@ -49,6 +50,7 @@ class Service:
     metrics: ServiceMetrics
     failures: FailedSignIns = field(default_factory=FailedSignIns)
     intake: Intake = field(default_factory=Intake)
+    provider: Provider | None = None
 
 
 def _service(request: Request) -> Service:
@@ -115,6 +117,12 @@ def session_cookie(request: Request, service: Service) -> str:
 
 
 def _viewer_of_token(service: Service, token: str) -> Viewer:
+    if service.provider is not None and is_jwt(token) and service.provider.issued(token):
+        try:
+            return service.provider.person_by_token(token, now_ms=service.clock())
+        except ProviderUnreachableError as error:
+            _log.error("%s", error)
+            raise Problem(503, "the OpenID provider's keys cannot be had now; try again later") from None
     with service.database.seen_as(sign_in_scope(token)).reading() as session:
         return sign_in(session, token, now_ms=service.clock())
 

@@ -18,7 +18,7 @@ from accounting.api.dependencies import Clock
 from accounting.api.money import Money
 from accounting.settings import Settings
 from accounting.store.database import Database
-from accounting.web import refusals, signing_in
+from accounting.web import oidc, refusals, signing_in
 from accounting.web.headers import PageHeaders
 from accounting.web.own_forms import own_form
 from accounting.web.pages.routers import ROUTERS
@@ -36,7 +36,7 @@ def create_service(
     pages.state.service = app.state.service
     refusals.install(pages)
     pages.add_middleware(PageHeaders)
-    for router in (signing_in.router, *ROUTERS):
+    for router in (signing_in.router, oidc.router, *ROUTERS):
         pages.include_router(router)
     app.mount(UI, pages)
     app.mount(STATIC, StaticFiles(directory=_STATIC_FILES))

@@ -22,6 +22,21 @@ def forget_session(response: Response, service: Service) -> None:
     _set(response, service, name, "", max_age_seconds=0)
 
 
+def keep_sign_in(response: Response, service: Service, value: str, *, seconds: int) -> None:
+    """Let the browser remember a sign-in at a provider that was begun."""
+    _set(response, service, sign_in_cookie(service), value, max_age_seconds=seconds)
+
+
+def forget_sign_in(response: Response, service: Service) -> None:
+    """Take that cookie away."""
+    _set(response, service, sign_in_cookie(service), "", max_age_seconds=0)
+
+
+def sign_in_cookie(service: Service) -> str:
+    """The name of the cookie of a sign-in that was begun."""
+    return f"{cookie_name(is_secure=service.settings.are_cookies_secure)}-oidc"
+
+
 def _set(
     response: Response, service: Service, name: str, value: str, *, max_age_seconds: int | None = None
 ) -> None:

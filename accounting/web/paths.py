@@ -7,6 +7,7 @@ HOME = f"{UI}/"
 STATIC = "/static"
 SIGN_IN = f"{UI}/sign-in"
 SIGN_OUT = f"{UI}/sign-out"
+OIDC_START = f"{UI}/oidc/start"
 
 _MAX_LENGTH = 2_000
 
@@ -16,4 +17,4 @@ def page_or_home(path: str) -> str:
     is_ours = path.startswith(HOME) and "//" not in path and "\\" not in path and "/.." not in path
     if not is_ours or not path.isprintable() or not path.isascii() or len(path) > _MAX_LENGTH:
         return HOME
-    return HOME if path.startswith((SIGN_IN, SIGN_OUT)) else path
+    return HOME if path.startswith((SIGN_IN, SIGN_OUT, OIDC_START)) else path

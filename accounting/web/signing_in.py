@@ -6,6 +6,7 @@ Invariant: whoever signs in gets a new session; one that the browser had before 
 from __future__ import annotations
 
 from typing import Annotated
+from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import RedirectResponse, Response
@@ -19,7 +20,7 @@ from accounting.api.problems import Problem
 from accounting.store.walls import NOBODY, Scope
 from accounting.web.cookies import forget_session, keep_session
 from accounting.web.own_forms import Form
-from accounting.web.paths import SIGN_IN, page_or_home
+from accounting.web.paths import HOME, OIDC_START, SIGN_IN, page_or_home
 from accounting.web.rendering import render
 
 router = APIRouter()
@@ -30,7 +31,7 @@ def sign_in_page(
     request: Request, next_page: Annotated[str, Query(alias="next", max_length=4_000)] = ""
 ) -> Response:
     """The form for a token."""
-    return render(request, "sign_in.html", viewer=None, next=page_or_home(next_page), refused="")
+    return _form(request, following=page_or_home(next_page))
 
 
 @router.post("/sign-in")
@@ -40,15 +41,7 @@ def sign_in(request: Request, service: WholeService, form: Form) -> Response:
     try:
         viewer = held_up(request, service, token, lambda: _reader_of(service, token))
     except Problem as refused:
-        return render(
-            request,
-            "sign_in.html",
-            viewer=None,
-            status=refused.status_code,
-            headers={name: value for name, value in (refused.headers or {}).items() if name == "Retry-After"},
-            next=following,
-            refused=str(refused.detail),
-        )
+        return _form(request, following=following, refused=refused)
     return begin(request, service, viewer, token_prefix=prefix_of(token), following=following)
 
 
@@ -82,6 +75,27 @@ def begin(
     response = RedirectResponse(following, status_code=303)
     keep_session(response, service, cookie)
     return response
+
+
+def refuse(request: Request, problem: Problem) -> Response:
+    """The form once more, with what was wrong and the way out."""
+    return _form(request, following=HOME, refused=problem)
+
+
+def _form(request: Request, *, following: str, refused: Problem | None = None) -> Response:
+    provider = request.app.state.service.provider
+    headers = {} if refused is None else dict(refused.headers or {})
+    return render(
+        request,
+        "sign_in.html",
+        viewer=None,
+        status=200 if refused is None else refused.status_code,
+        headers={name: value for name, value in headers.items() if name == "Retry-After"},
+        next=following,
+        refused="" if refused is None else str(refused.detail),
+        provider=None if provider is None else provider.settings.label,
+        provider_page=f"{OIDC_START}?next={quote(following, safe='/')}",
+    )
 
 
 def _reader_of(service: Service, token: str) -> Viewer:

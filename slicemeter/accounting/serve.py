@@ -6,6 +6,7 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
+from accounting.access.oidc_settings import read_oidc_settings
 from accounting.access.tokens import ensure_admin
 from accounting.api.money import Money
 from accounting.api.serving import Rater, address_of, listen, run
@@ -21,6 +22,7 @@ from accounting.store.partitions import make_ahead
 from accounting.store.roles import is_behind_walls
 from accounting.web.app import create_service
 from slicemeter.accounting.options import add_jobs_option, now_ms, parser, seconds
+from slicemeter.accounting.people import add_people_options, require_loopback
 
 _log = logging.getLogger(__name__)
 
@@ -69,6 +71,7 @@ def main(argv: Sequence[str]) -> int:
         action="store_true",
         help="let anybody who reaches the service read /metrics, and so what every tenant pays",
     )
+    add_people_options(made)
     add_jobs_option(made)
     arguments = made.parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
@@ -78,6 +81,10 @@ def main(argv: Sequence[str]) -> int:
         rate_interval_seconds=arguments.rate_interval,
         metrics_token_file=arguments.metrics_token_file,
         are_metrics_open=arguments.open_metrics,
+        are_cookies_secure=not arguments.insecure_cookies,
+        session_hours=arguments.session_hours,
+        session_idle_minutes=arguments.session_idle_minutes,
+        oidc=None if arguments.oidc_config_file is None else read_oidc_settings(arguments.oidc_config_file),
     )
     database = Database(arguments.database)
 
@@ -106,6 +113,8 @@ def main(argv: Sequence[str]) -> int:
         if arguments.admin_token_file is not None:
             _make_admin(database, arguments.admin_token_file)
         with listen(arguments.listen) as listening:
+            if arguments.insecure_cookies:
+                require_loopback(listening)
             app = create_service(settings, database=database, clock=now_ms, money=money)
             print(f"listening on {address_of(listening)}", flush=True)
             run(app, listening, Rater(rate_now, interval_seconds=settings.rate_interval_seconds))
