@@ -81,6 +81,34 @@ class CardReport:
         return list(dict.fromkeys(one for hour in self.hours for one in hour.charged))
 
 
+@dataclass(frozen=True, slots=True)
+class CardDay:
+    """What is shown of one UTC day."""
+
+    from_ms: int
+    present_ppm_ms: int
+    charged_ppm_ms: int
+    idle_ppm_ms: int
+    down_ppm_ms: int
+
+
+def card_days(report: CardReport) -> list[CardDay]:
+    """The hours of a report, added up by UTC day."""
+    days: dict[int, list[CardHour]] = {}
+    for hour in report.hours:
+        days.setdefault(hour.hour_ms - hour.hour_ms % (24 * MS_PER_HOUR), []).append(hour)
+    return [
+        CardDay(
+            from_ms=from_ms,
+            present_ppm_ms=sum(hour.present_ppm_ms for hour in hours),
+            charged_ppm_ms=sum(hour.charged_ppm_ms for hour in hours),
+            idle_ppm_ms=sum(hour.idle_ppm_ms for hour in hours),
+            down_ppm_ms=sum(hour.down_ppm_ms for hour in hours),
+        )
+        for from_ms, hours in sorted(days.items())
+    ]
+
+
 def report_card(
     session: Session, viewer: Viewer, cluster: str, device_uuid: str, window: Interval
 ) -> CardReport:

@@ -49,6 +49,12 @@ class Months:
     """By account."""
 
     @property
+    def zone(self) -> str:
+        """Whose months reports are cut in that know no account: that of all accounts, or UTC."""
+        zones = set(self.zones.values())
+        return zones.pop() if len(zones) == 1 else "UTC"
+
+    @property
     def before(self) -> str | None:
         """The month before, if there is one."""
         return max((one for one in self.known if one < str(self.chosen)), default=None)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from fastapi import APIRouter
 
-from accounting.web.pages import day, line, overview, statement, tenant, waste
+from accounting.web.pages import cards, day, line, overview, slices, statement, tenant, waste
 
 ROUTERS: Sequence[APIRouter] = (
     overview.router,
@@ -15,5 +15,7 @@ ROUTERS: Sequence[APIRouter] = (
     line.router,
     statement.router,
     waste.router,
+    cards.router,
+    slices.router,
 )
 """One for each page."""

@@ -29,17 +29,13 @@ def waste_page(
     """Held before it ran, reserved cores and memory that stayed idle, by slice."""
     with service.database.reading() as session:
         months = months_of(session, viewer, period, now_ms=service.clock())
-        # The report cuts in UTC unless a zone is named; a month is that of the account, where there is one.
-        zones = set(months.zones.values())
-        zone = zones.pop() if len(zones) == 1 else "UTC"
-        window = month_span(months.chosen, zone).interval
+        window = month_span(months.chosen, months.zone).interval
         report = report_waste(session, viewer, window, Filters(tenant=tenant or None))
         return render(
             request,
             "waste.html",
             viewer=viewer,
             months=months,
-            zone=zone,
             tenant=tenant or viewer.tenant_path or "",
             report=report,
             rows=report.rows[:ROWS_AT_MOST],
