@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 
 from accounting.ledger.rounding import EXACT, exact_sum, to_currency
 from accounting.ledger.tenancy import IDLE_PATH
-from accounting.store.models import BillingPeriod, LedgerLine, Tenant
+from accounting.store.models import BillingPeriod, RollupDay, Tenant
 
 ROUNDING = "rounding"
 """The SKU of a statement's rounding line."""
@@ -91,19 +91,19 @@ def sum_period(session: Session, period: BillingPeriod) -> PeriodSums:
 
 
 def _rows(session: Session, period: BillingPeriod) -> Iterator[_Row]:
-    line = LedgerLine
+    line = RollupDay
     charged = case((line.kind == "usage", line.quantity), else_=0)
-    unrated = case((line.currency.is_not(None) & line.amount.is_(None), 1), else_=0)
+    unrated = case((line.currency.is_not(None), line.unrated), else_=0)
     named = (Tenant.path, line.sku, line.model, line.currency)
     query = select(*named).join(Tenant, Tenant.id == line.tenant_id).where(line.period_id == period.id)
+    columns = (line.line_count - line.unrated, line.amount, charged, unrated)
     if session.get_bind().dialect.name == "sqlite":
-        summed = query.add_columns(line.amount, charged, unrated)
+        summed = query.add_columns(*columns)
     else:
-        sums = (func.sum(line.amount), func.sum(charged), func.max(unrated))
-        summed = query.add_columns(*sums).group_by(*named)
+        summed = query.add_columns(*map(func.sum, columns)).group_by(*named)
     for row in session.execute(summed.execution_options(yield_per=10_000)):
-        tenant, sku, model, currency, amount, ppm_ms, is_unrated = row
-        yield _Row(tenant, sku, model, currency, amount, int(ppm_ms), int(is_unrated))
+        tenant, sku, model, currency, rated, amount, ppm_ms, is_unrated = row
+        yield _Row(tenant, sku, model, currency, amount if rated else None, int(ppm_ms), int(is_unrated))
 
 
 def _rounded(exact: Mapping[Cost, Decimal]) -> dict[Cost, Decimal]:

@@ -17,6 +17,7 @@ Check: TypeAlias = Literal[
     "seal",
     "statement_document",
     "statement_numbers",
+    "rollup",
 ]
 
 

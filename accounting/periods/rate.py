@@ -17,6 +17,7 @@ from accounting.periods.batch import BatchRated, Stop, StoppedError, never, rate
 from accounting.periods.months import Periods
 from accounting.periods.rating_processes import rate_in_processes
 from accounting.periods.replacing import DUE, RATED
+from accounting.periods.rollups import merge_rollups
 from accounting.progress import Progress, unseen
 from accounting.store.database import Database
 from accounting.store.models import BillingAccount, IngestCounter, RatingMark, RatingState
@@ -71,6 +72,7 @@ def rate(
         for rated in _rated(database, batches, jobs, stop):
             done.append(rated)
             progress("rating cards", sum(one.cards for one in done), cards)
+        merge_rollups(database)
     return Rated(
         as_of_ms,
         sum(one.days for one in done),

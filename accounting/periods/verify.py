@@ -23,6 +23,7 @@ from accounting.ledger.rounding import exact_sum, to_currency
 from accounting.periods.compute import MS_PER_DAY
 from accounting.periods.findings import Finding, card_named
 from accounting.periods.months import CLOSED
+from accounting.periods.rollups import rollup_findings
 from accounting.periods.statement import rated_as_of_ms, state_statement
 from accounting.periods.verify_cards import CardsAgain, device_of, due_days, of_month
 from accounting.periods.verify_sealed import SealedVerified, closed_periods, verify_sealed
@@ -86,6 +87,7 @@ def verify_period(session: Session, month: Month, *, progress: Progress = unseen
         account = session.get_one(BillingAccount, code)
         verify_sealed(session, account, period, sealed, progress=progress)
         sealed.statements += 1
+    rollups = list(rollup_findings(session, windows, whole, progress=progress))
     windows = {code: window for code, window in windows.items() if code not in closed}
     statements = _Statements(session, month, windows)
     again = CardsAgain(session, windows, whole, as_of_ms=as_of_ms)
@@ -95,6 +97,7 @@ def verify_period(session: Session, month: Month, *, progress: Progress = unseen
         *statements.findings(),
         *again.findings(progress),
         *sealed.findings,
+        *rollups,
     ]
     return Verified(
         period=str(month),

@@ -7,7 +7,7 @@ amounts are added exactly and rounded once per row and once for the total of a c
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Literal, TypeAlias
 
@@ -20,8 +20,13 @@ from accounting.ledger.intervals import Interval
 from accounting.ledger.rounding import exact_sum, to_currency
 from accounting.periods.distribution import DISTRIBUTION
 from accounting.periods.months import CLOSED
-from accounting.periods.sealed import read_sealed
-from accounting.periods.statement import Coverage, Sums, coverage_of, rated_as_of_ms, sums_of
+from accounting.periods.statement import Coverage, Sums, rated_as_of_ms, sums_of
+from accounting.reports.cost_coverage import (
+    coverage_of_clusters,
+    coverage_of_lines,
+    sealed_coverage,
+    speaks_of_clusters,
+)
 from accounting.reports.documents import (
     Document,
     card_coverage_document,
@@ -33,7 +38,7 @@ from accounting.reports.documents import (
 )
 from accounting.reports.grouping import COST_KEYS, LEVELS, Branches, Filters, read_branches
 from accounting.reports.handed_on import provisional_lines
-from accounting.reports.ledger_sums import SummedLines, sum_lines
+from accounting.reports.ledger_sums import Source, SummedLines, source_of, sum_lines
 from accounting.reports.paging import EVERYTHING, Asked, Key, page_of
 from accounting.reports.spans import Span
 from accounting.store.models import BillingAccount, BillingPeriod, LedgerLine, Tenant
@@ -120,16 +125,18 @@ def report_cost(
     """
     wanted = filters or Filters()
     branches = read_branches(session, viewer, wanted.tenant)
-    by = {name for key in group_by for name in _COLUMNS.get(key, (key,))} | {"tenant_id"}
+    by = {name for key in group_by for name in _COLUMNS.get(key, (key,))}
+    by |= {"tenant_id", "cluster"}
+    source = source_of(by, wanted.columns())
     sums: list[SummedLines] = []
     zones: dict[str, str] = {}
     windows: list[tuple[str, Interval]] = []
-    coverage, provisional = Coverage(0, 0), 0
+    covered, provisional = _Covered(session, viewer, wanted), 0
     is_final, as_of = True, list[int]()
     for account in _accounts(session, wanted):
         window = span.within(account.time_zone)
-        where = _conditions(viewer, branches, account, window, wanted, idle)
-        of_account = sum_lines(session, where, by)
+        where = _conditions(source, viewer, branches, account, window, wanted, idle)
+        of_account = sum_lines(session, source, where, by)
         if idle == "distributed":
             parts = provisional_lines(session, account, window, branches, wanted)
             provisional += len(parts)
@@ -140,7 +147,8 @@ def report_cost(
         windows.append((account.code, window))
         sums += of_account
         closed = _closed_months(session, account, window)
-        coverage = _plus(coverage, _coverage(session, where, window, closed))
+        on_lines = _conditions(LedgerLine, viewer, branches, account, window, wanted, idle)
+        covered.add(of_account, on_lines, window, closed)
         as_of += [one.as_of_ms for one in closed if one.as_of_ms is not None]
         is_final = is_final and bool(closed)
     keys_of = _keys(group_by, branches, zones)
@@ -153,7 +161,7 @@ def report_cost(
         rows=_grouped(sums, keys_of),
         totals=_grouped(sums, lambda _: ()),
         unrated_models=sorted({one.model for one in sums if one.currency is not None and one.unrated}),
-        coverage=coverage,
+        coverage=covered.whole(),
         discounts=_discounts(sums),
         provisional_lines=provisional,
         is_final=is_final and bool(windows),
@@ -169,6 +177,7 @@ def _accounts(session: Session, filters: Filters) -> Sequence[BillingAccount]:
 
 
 def _conditions(  # noqa: PLR0917 - everything that narrows a report
+    source: Source,
     viewer: Viewer,
     branches: Branches,
     account: BillingAccount,
@@ -178,18 +187,18 @@ def _conditions(  # noqa: PLR0917 - everything that narrows a report
 ) -> list[ColumnElement[bool]]:
     visible = select(Tenant.id).where(tenant_is_visible(viewer))
     where = [
-        LedgerLine.account == account.code,
-        LedgerLine.day_ms >= window[0],
-        LedgerLine.day_ms < window[1],
-        LedgerLine.tenant_id.in_(
+        source.account == account.code,
+        source.day_ms >= window[0],
+        source.day_ms < window[1],
+        source.tenant_id.in_(
             visible if branches.root is None else visible.where(is_at_or_below(branches.root))
         ),
     ]
-    where += [getattr(LedgerLine, name) == value for name, value in filters.columns().items()]
+    where += [getattr(source, name) == value for name, value in filters.columns().items()]
     left_out = {"separate": (DISTRIBUTION,), "excluded": (DISTRIBUTION, "idle")}.get(idle, ())
     for kind in left_out:
-        corrected = LedgerLine.corrects_kind
-        where += [LedgerLine.kind != kind, or_(corrected.is_(None), corrected != kind)]
+        corrected = source.corrects_kind
+        where += [source.kind != kind, or_(corrected.is_(None), corrected != kind)]
     return where
 
 
@@ -210,27 +219,40 @@ def _keys(
     return lambda line: tuple(one(line, key) for key in group_by)
 
 
-def _plus(one: Coverage, other: Coverage) -> Coverage:
-    return Coverage(one.confirmed_ms + other.confirmed_ms, one.present_ms + other.present_ms)
+@dataclass(slots=True)
+class _Covered:
+    """The coverage of a report, gathered account by account."""
 
+    session: Session
+    viewer: Viewer
+    filters: Filters
+    found: Coverage = field(default_factory=lambda: Coverage(0, 0))
+    _clusters: list[tuple[str, Interval]] = field(default_factory=list)
 
-def _coverage(
-    session: Session,
-    where: Sequence[ColumnElement[bool]],
-    window: Interval,
-    closed: Sequence[BillingPeriod],
-) -> Coverage:
-    """Over the devices that the lines speak of; of closed months as it was sealed."""
-    devices = select(LedgerLine.cluster, LedgerLine.node_uid, LedgerLine.device_uuid)
-    rows = session.execute(devices.where(*where).distinct()).all()
-    if not closed:
-        return coverage_of(session, rows, window)
-    found = Coverage(0, 0)
-    for period in closed:
-        sealed = read_sealed(session, period)
-        if sealed is not None:
-            found = _plus(found, Coverage(*sealed.coverage({(row[0], row[1], row[2]) for row in rows})))
-    return found
+    def add(
+        self,
+        lines: Iterable[SummedLines],
+        on_lines: Sequence[ColumnElement[bool]],
+        window: Interval,
+        closed: Sequence[BillingPeriod],
+    ) -> None:
+        """Take in an account, whose lines fulfil conditions."""
+        if not speaks_of_clusters(self.viewer, self.filters) or (closed and self.filters.model):
+            self._plus(coverage_of_lines(self.session, on_lines, window, closed))
+        elif closed:
+            self._plus(sealed_coverage(self.session, closed, self.filters.cluster))
+        else:
+            self._clusters += [(cluster, window) for cluster in {one.cluster for one in lines}]
+
+    def whole(self) -> Coverage:
+        """Of all accounts."""
+        self._plus(coverage_of_clusters(self.session, self._clusters, self.filters.model))
+        self._clusters.clear()
+        return self.found
+
+    def _plus(self, other: Coverage) -> None:
+        found = self.found
+        self.found = Coverage(found.confirmed_ms + other.confirmed_ms, found.present_ms + other.present_ms)
 
 
 def _closed_months(session: Session, account: BillingAccount, window: Interval) -> Sequence[BillingPeriod]:

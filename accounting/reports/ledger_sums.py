@@ -1,7 +1,8 @@
-"""Ledger lines added up by some of their columns: by the database where it can do so exactly.
+"""Ledger lines added up by some of their columns: from their roll-up by day wherever it has the columns.
 
-SQLite keeps amounts as text and its sums of whole numbers end at 64 bits, so there the lines are read one
-by one and added up here; PostgreSQL adds in NUMERIC. Invariant: both give the same sums, to the last digit.
+SQLite keeps amounts as text and its sums of whole numbers end at 64 bits, so there the rows are read one
+by one and added up here; PostgreSQL adds in NUMERIC. Invariant: both, and both sources, give the same sums,
+to the last digit.
 """
 
 from __future__ import annotations
@@ -9,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeAlias
 
-from sqlalchemy import ColumnElement, Select, func, literal, select
+from sqlalchemy import ColumnElement, Select, case, func, literal, select
 from sqlalchemy.orm import Session
 
 from accounting.ledger.rounding import EXACT, amount_of
-from accounting.store.models import LedgerLine
+from accounting.store.models import LedgerLine, RollupDay
 
 _ALWAYS = (
     "account",
@@ -31,7 +32,10 @@ _ALWAYS = (
 
 _OPTIONAL = ("tenant_id", "cluster", "namespace", "pod", "node", "device_uuid", "sku", "day_ms")
 _SUMS = ("own_quantity", "quantity", "held_not_running_quantity", "degraded_quantity")
+_ON_LINES_ALONE = frozenset({"pod", "node", "device_uuid"})
 _ROWS_AT_A_TIME = 5_000
+
+Source: TypeAlias = type[LedgerLine] | type[RollupDay]
 
 
 @dataclass(slots=True)
@@ -71,48 +75,63 @@ class SummedLines:
         return EXACT.subtract(amount_of(self.quantity, self.unit_price, unit=self.unit), self.amount)
 
 
-def sum_lines(session: Session, where: Sequence[ColumnElement[bool]], by: Iterable[str]) -> list[SummedLines]:
+def source_of(by: Iterable[str], filtered: Iterable[str]) -> Source:
+    """The roll-up, unless what is told apart or filtered by stands on lines alone.
+
+    Args:
+        by: Names of columns to tell apart.
+        filtered: Names of columns that conditions speak of.
+    """
+    return LedgerLine if _ON_LINES_ALONE & {*by, *filtered} else RollupDay
+
+
+def sum_lines(
+    session: Session, source: Source, where: Sequence[ColumnElement[bool]], by: Iterable[str]
+) -> list[SummedLines]:
     """Add up the lines that fulfil conditions.
 
     Args:
         session: A reading transaction.
-        where: Conditions on `LedgerLine`.
+        source: What `source_of` said.
+        where: Conditions on the source.
         by: Names of columns to tell apart besides those that always are.
     """
     names = (*_ALWAYS, *(name for name in _OPTIONAL if name in set(by)))
-    columns = [getattr(LedgerLine, name) for name in names]
+    columns = [getattr(source, name) for name in names]
     if session.connection().dialect.name == "postgresql":
-        return [_made(names, row) for row in session.execute(_in_sql(columns, where))]
+        rows = session.execute(_in_sql(source, columns, where))
+        return [one for row in rows if (one := _made(names, row)).lines]
     found: dict[tuple[object, ...], SummedLines] = {}
-    query = select(*columns, literal(1), *_quantities(), LedgerLine.amount).where(*where)
+    query = select(*columns, *_summands(source)).where(*where)
     for row in session.execute(query.execution_options(yield_per=_ROWS_AT_A_TIME)):
         key = tuple(row[: len(names)])
-        one = _made(names, (*row, 0))
-        one.unrated = int(one.amount is None)
+        one = _made(names, row)
         known = found.setdefault(key, one)
         if known is not one:
             _add(known, one)
-    return list(found.values())
+    return [one for one in found.values() if one.lines]
 
 
-def _quantities() -> list[Any]:
-    return [getattr(LedgerLine, name) for name in _SUMS]
+def _summands(source: Source) -> list[Any]:
+    """Of one row: how many lines, how many without an amount, their quantities, their amount."""
+    quantities = [getattr(source, name) for name in _SUMS]
+    if source is RollupDay:
+        return [RollupDay.line_count, RollupDay.unrated, *quantities, RollupDay.amount]
+    return [literal(1), case((LedgerLine.amount.is_(None), 1), else_=0), *quantities, LedgerLine.amount]
 
 
-def _in_sql(columns: Sequence[Any], where: Sequence[ColumnElement[bool]]) -> Select[Any]:
-    sums = [func.sum(column) for column in _quantities()]
-    unrated = func.count().filter(LedgerLine.amount.is_(None))
-    amount = func.sum(LedgerLine.amount)
-    return select(*columns, func.count(), *sums, amount, unrated).where(*where).group_by(*columns)
+def _in_sql(source: Source, columns: Sequence[Any], where: Sequence[ColumnElement[bool]]) -> Select[Any]:
+    sums = [func.sum(one) for one in _summands(source)]
+    return select(*columns, *sums).where(*where).group_by(*columns)
 
 
 def _made(names: Sequence[str], row: Sequence[Any]) -> SummedLines:
-    lines, *quantities, amount, unrated = row[len(names) :]
+    lines, unrated, *quantities, amount = row[len(names) :]
     made = SummedLines(
         **dict(zip(names, row, strict=False)),
-        lines=lines,
-        amount=None if amount is None else Decimal(amount),
-        unrated=unrated,
+        lines=int(lines),
+        amount=None if amount is None or lines == unrated else Decimal(amount),
+        unrated=int(unrated),
     )
     for name, value in zip(_SUMS, quantities, strict=True):
         setattr(made, name, int(value))

@@ -31,6 +31,7 @@ from accounting.store.fact_tables import (
     UnallocatedFact,
     UsageFact,
 )
+from accounting.store.rollup_tables import RollupDay, RollupHour
 from accounting.store.seal_tables import Correction, IssuedStatement, LateDay, SealedUse, StatementNumber
 from accounting.store.tenant_tables import Tenant, TenantMove, TenantRule
 
@@ -64,6 +65,8 @@ __all__ = [
     "Quarantine",
     "RatingMark",
     "RatingState",
+    "RollupDay",
+    "RollupHour",
     "SealedUse",
     "StatementNumber",
     "Tenant",

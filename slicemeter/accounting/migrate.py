@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from accounting.periods.rollups import rebuild_rollups
 from accounting.store.database import Database
 from accounting.store.migrate import current_revision, upgrade
 from accounting.store.partitions import make_ahead
@@ -19,10 +20,19 @@ def main(argv: Sequence[str]) -> int:
         metavar="ROLE",
         help="PostgreSQL: let this role, which owns nothing, do what the service needs, and no more",
     )
+    made.add_argument(
+        "--rebuild-rollups",
+        action="store_true",
+        help="make the sums that reports read again from the lines, where verify found them to differ",
+    )
     arguments = made.parse_args(argv)
     database = Database(arguments.database)
     try:
         _migrate(database, arguments.grant_to)
+        if arguments.rebuild_rollups:
+            with database.writing() as session:
+                rebuild_rollups(session)
+            print("the roll-ups were made again from the lines")
     finally:
         database.close()
     return 0

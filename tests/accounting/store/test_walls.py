@@ -40,7 +40,7 @@ NOBODYS_ROWS = {"price_book", "price_version", "policy_version", "rating_state"}
 
 OF_A_TENANT = {
     "tenant", "ledger_line", "sealed_use", "billing_account", "billing_period", "statement", "correction",
-    "budget", "budget_crossing",
+    "budget", "budget_crossing", "rollup_day",
 }  # fmt: skip
 """Tables of which a tenant sees its own rows."""
 
@@ -53,7 +53,7 @@ OF_A_CLUSTER = {
 OF_CARDS = {
     "allocation_report", "presence_report", "node_state", "usage_fact", "unallocated_fact", "device_fact",
     "tenant", "billing_account", "cluster", "device_hour", "device_energy", "tenant_discount", "tenant_rule",
-    "tenant_move",
+    "tenant_move", "rollup_hour",
 }  # fmt: skip
 """Tables that are read whole to sweep a card."""
 
