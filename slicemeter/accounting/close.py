@@ -1,4 +1,7 @@
-"""`slicemeter accounting close PERIOD`: seal a month; exit 1 with all that keeps it open."""
+"""`slicemeter accounting close PERIOD`: seal a month; exit 1 with all that keeps it open.
+
+`last` as the period is for a clock: each account's own last month, which may still wait for late facts.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,16 @@ from decimal import Decimal
 
 from accounting.access.viewer import COMMAND_LINE
 from accounting.errors import InvalidError
-from accounting.ledger.calendar import Month
+from accounting.ledger.calendar import Month, local_date, midnight_ms, month_of
 from accounting.periods.close import Closed, close_period
-from accounting.periods.months import find_account
+from accounting.periods.months import find_account, find_period
 from accounting.periods.preflight import MIN_COVERAGE, Preflight, parse_ratio, preflight
 from accounting.reports.documents import Document
 from accounting.reports.seals import closed_document, preflight_document
 from accounting.reports.units import amount_text
 from accounting.settings import Settings
 from accounting.store.database import Database
+from accounting.tenants.registry import list_accounts
 from slicemeter.accounting.options import (
     accounts_of,
     add_account_option,
@@ -30,11 +34,15 @@ from slicemeter.accounting.options import (
 from slicemeter.accounting.progress import Bar
 from slicemeter.accounting.windows import month_from
 
+LAST = "last"
+
 
 def main(argv: Sequence[str]) -> int:
     """Close a month of one account or of all, or only say what would keep it open."""
     made = parser("close", "Close a month: rate what is due, seal it, issue its statement.")
-    made.add_argument("period", help="a month, as 2026-10")
+    made.add_argument(
+        "period", help="a month, as 2026-10; or `last`: of each account the month before this one"
+    )
     add_account_option(made)
     add_grace_option(made)
     add_jobs_option(made)
@@ -53,11 +61,11 @@ def main(argv: Sequence[str]) -> int:
     arguments = made.parse_args(argv)
     if arguments.override != (arguments.reason is not None):
         raise InvalidError("--override and --reason go together: --override --reason TEXT")
-    month, min_coverage = month_from(arguments.period), parse_ratio(arguments.min_coverage)
+    min_coverage = parse_ratio(arguments.min_coverage)
     settings = Settings(grace_ms=round(arguments.grace_seconds * 1000))
     are_closed = []
     with opened(arguments) as database:
-        for account in accounts_of(database, arguments, month):
+        for account, month in _months(database, arguments):
             if arguments.check:
                 found: Closed | Preflight = _check(database, account, month, min_coverage)
             else:
@@ -75,8 +83,29 @@ def main(argv: Sequence[str]) -> int:
                         progress=progress,
                     )
             _tell(found, arguments)
-            are_closed.append(isinstance(found, Closed) or found.is_clear)
+            are_closed.append(isinstance(found, Closed) or found.is_clear or _only_waits(found, arguments))
     return 0 if all(are_closed) else 1
+
+
+def _months(database: Database, arguments: argparse.Namespace) -> list[tuple[str, Month]]:
+    """Which month of which account; of `last` those that have one."""
+    if arguments.period != LAST:
+        month = month_from(arguments.period)
+        return [(account, month) for account in accounts_of(database, arguments, month)]
+    found = []
+    with database.reading() as session:
+        wanted = arguments.account and find_account(session, arguments.account).code
+        for account in list_accounts(session):
+            first = local_date(now_ms(), account.time_zone).replace(day=1)
+            month = month_of(midnight_ms(first, account.time_zone) - 1, account.time_zone)
+            if wanted in {None, account.code} and find_period(session, account, month) is not None:
+                found.append((account.code, month))
+    return found
+
+
+def _only_waits(found: Preflight, arguments: argparse.Namespace) -> bool:
+    """Whether a month that a clock asked for has only its days of grace before it."""
+    return arguments.period == LAST and {one.check for one in found.blockers} == {"close_grace"}
 
 
 def _check(database: Database, account_code: str, month: Month, min_coverage: Decimal) -> Preflight:

@@ -211,3 +211,32 @@ def test_a_bar_is_drawn_only_on_a_terminal_and_only_after_two_seconds(
         now += 10
         progress("hashing lines", 1, 4)
     assert quiet.getvalue() == ""
+
+
+def test_close_last_closes_each_accounts_month_before_this_one_and_may_be_asked_again(shell: Shell) -> None:
+    code, out, _ = shell("close", "last")
+    assert code == 0
+    assert "acme 2026-10 was closed: statement" in out
+    code, out, _ = shell("close", "last", "--account", "acme")
+    assert code == 0
+    assert "acme 2026-10 was closed before" in out
+    assert "platform" not in out
+
+
+def test_close_last_does_not_fail_while_a_month_only_waits_for_late_facts(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    third_of_november = 1_793_664_000_000
+    monkeypatch.setattr("slicemeter.accounting.close.now_ms", lambda: third_of_november)
+    code, out, _ = shell("close", "last")
+    assert code == 0
+    assert "close_grace" in out
+    assert shell("close", "2026-10")[0] == 1
+
+
+def test_close_last_has_nothing_to_do_where_nothing_was_rated(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a_year_later = AFTER_GRACE + 365 * DAY
+    monkeypatch.setattr("slicemeter.accounting.close.now_ms", lambda: a_year_later)
+    assert shell("close", "last") == (0, "", "")
