@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help chart-files dashboards-types demo demo-once test test-postgresql test-postgresql-slow test-slow test-timed test-all check format docs bench bench-month gpu-check lock clean
+.PHONY: help chart-files dashboards-types demo demo-once test test-postgresql test-postgresql-slow test-slow test-timed test-all check format docs bench bench-month bench-cluster gpu-check lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -69,6 +69,9 @@ bench: $(STAMP) ## measure what we claim about speed, as ratios
 
 bench-month: $(STAMP) ## rate, close and verify a month of up to 8,000 cards, alone on a quiet machine: hours, 60 GB of disk
 	@$(BIN)/python benchmarks/bench_month.py --sizes 1/32,1/16,1/8,1/4,1/2,1
+
+bench-cluster: $(STAMP) ## what 30,000 pods on 1,000 nodes cost both exporters: memory, bytes, the first page; ten minutes
+	@$(BIN)/python benchmarks/bench_cluster.py --nodes 1000
 
 gpu-check: $(STAMP) ## on a computer with an NVIDIA GPU: drive known loads, compare all that we measure
 	@$(BIN)/python benchmarks/gpu_check.py

@@ -18,7 +18,7 @@ from exporter.hami.annotations.pod_keys import PodKeys, allocation_keys, parse_p
 from exporter.hami.annotations.tally import FlawTally
 from exporter.hami.holding import TERMINAL_PHASES, Holding, holding
 from exporter.hami.resources import Request, ResourceNames, requests_of
-from exporter.kube.objects import Namespace, Pod, parse_time_ms
+from exporter.kube.objects import Meta, Namespace, Pod, parse_time_ms
 from exporter.kube.tenant import TenantRule, tenant_key
 from exporter.kube.view import Change, View
 
@@ -26,6 +26,16 @@ GONE_KEPT_MS: Final = 60_000
 
 NameKey = tuple[str, str]
 """Namespace and name of a pod."""
+
+
+def slim_pod(pod: Pod, names: ResourceNames) -> Pod:
+    """A pod that has nothing to do with GPUs, reduced to who it is: most pods of a cluster are such."""
+    if requests_of(pod, names) or allocation_keys(pod.metadata.annotations):
+        return pod
+    meta = pod.metadata
+    return Pod(
+        Meta(name=meta.name, uid=meta.uid, namespace=meta.namespace, resource_version=meta.resource_version)
+    )
 
 
 @dataclass(frozen=True, slots=True)

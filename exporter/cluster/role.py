@@ -86,7 +86,7 @@ class _Role:
         self._grants = Histogram(
             grants.full_name, grants.help, registry=self._exposition.registry, buckets=GRANT_BUCKETS_S
         )
-        self._watches = ClusterWatches(ApiClient(settings.kube), self._wake.set)
+        self._watches = ClusterWatches(ApiClient(settings.kube), self._wake.set, settings.resources)
         # One page for a person must not fight for the file of the exporter that runs.
         self._store = None if settings.once else _open_store(settings, metrics)
         self._core = ClusterCore(_options(settings), self._restored())

@@ -9,10 +9,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from exporter.cluster.core import Seen
+from exporter.cluster.pods import slim_pod
 from exporter.cluster.snapshot import CollectorHealth
+from exporter.hami.resources import ResourceNames
 from exporter.kube.client import ApiClient
 from exporter.kube.cluster_uid import cluster_uid
 from exporter.kube.resources import events, namespaces, nodes, pods, quotas
@@ -20,6 +24,7 @@ from exporter.kube.watch import ObjectWatch
 
 # The kubelet's own events are by far the most, and none of them is a scheduler's word.
 _NOISE: Final = ("Pulling", "Pulled", "Created", "Started", "Killing", "BackOff", "Unhealthy", "Scheduled")
+USUAL_NAMES: Final = ResourceNames()
 EVENT_SELECTOR: Final = ",".join(["involvedObject.kind=Pod", *(f"reason!={reason}" for reason in _NOISE)])
 
 
@@ -29,13 +34,18 @@ class ClusterWatches:
     Args:
         client: Asks the API server.
         on_change: Called from the watches' threads when something changed.
+        names: What GPU pods are known by.
     """
 
-    def __init__(self, client: ApiClient, on_change: Callable[[], None]) -> None:
-        self._pods = ObjectWatch(client, pods(), on_change=on_change)
-        self._nodes = ObjectWatch(client, nodes(), on_change=on_change)
+    def __init__(
+        self, client: ApiClient, on_change: Callable[[], None], names: ResourceNames = USUAL_NAMES
+    ) -> None:
+        all_pods = replace(pods(), is_paged=True, slim=partial(slim_pod, names=names))
+        self._pods = ObjectWatch(client, all_pods, on_change=on_change)
+        self._nodes = ObjectWatch(client, replace(nodes(), is_paged=True), on_change=on_change)
         self._namespaces = ObjectWatch(client, namespaces(), on_change=on_change)
-        self._events = ObjectWatch(client, events(EVENT_SELECTOR), on_change=on_change)
+        all_events = replace(events(EVENT_SELECTOR), is_paged=True)
+        self._events = ObjectWatch(client, all_events, on_change=on_change)
         self._quotas = ObjectWatch(client, quotas(), on_change=on_change)
         self._needed: tuple[ObjectWatch[Any], ...] = (self._pods, self._nodes, self._namespaces)
         self._all: tuple[ObjectWatch[Any], ...] = (*self._needed, self._events, self._quotas)

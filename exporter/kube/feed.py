@@ -171,7 +171,8 @@ class Feed(Generic[T]):
 
     def messages(self) -> Iterator[Message[T]]:
         """List and follow, again and again, until cancelled; never raises a `KubeError`."""
-        version, in_pages = ANY_VERSION, True
+        is_paged = self._resource.is_paged
+        version, in_pages = NEWEST_VERSION if is_paged else ANY_VERSION, True
         while not self._cancellation.is_cancelled:
             try:
                 listed = self.list_objects(version, in_pages=in_pages)
@@ -188,7 +189,7 @@ class Feed(Generic[T]):
             else:
                 self._cancellation.wait(self._timing.doubt_s)
             # An API server keeps lists of a known version at hand, but only in one piece.
-            in_pages = version == NEWEST_VERSION
+            in_pages = is_paged or version == NEWEST_VERSION
 
     def life(self, version: str) -> Generator[Message[T], None, str]:
         """What happens after a list of this version, until only a new list helps.

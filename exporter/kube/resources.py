@@ -6,6 +6,7 @@ UID) is kept, so that it is not taken for gone.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Generic, Protocol, TypeVar
@@ -55,6 +56,9 @@ class Resource(Generic[T]):
         field_selector: Which objects, by the server's own selection.
         is_metadata_only: Ask for `PartialObjectMetadata`: nothing but metadata is transferred.
         can_be_empty: False where an API server always has an object, so that an empty list is never true.
+        is_paged: List page by page from the first time on. An API server gives its cache's list in one piece
+            only: cheap for a thousand nodes that ask for little, but 200 MB for one that asks for all pods.
+        slim: What to keep of an object; None keeps all that was decoded.
     """
 
     name: str
@@ -63,6 +67,8 @@ class Resource(Generic[T]):
     field_selector: str = ""
     is_metadata_only: bool = False
     can_be_empty: bool = True
+    is_paged: bool = False
+    slim: Callable[[T], T] | None = None
 
     @cached_property
     def _decoder(self) -> msgspec.json.Decoder[T]:
@@ -78,10 +84,11 @@ class Resource(Generic[T]):
     def decode(self, raw: msgspec.Raw) -> T | Unreadable:
         """An object, or what is left of it."""
         try:
-            return self._decoder.decode(raw)
+            decoded = self._decoder.decode(raw)
         except msgspec.MsgspecError as error:
             identity = identity_of(raw)
             return Unreadable(identity.uid, str(error))
+        return decoded if self.slim is None else self.slim(decoded)
 
 
 def identity_of(raw: msgspec.Raw) -> _Identity:

@@ -84,6 +84,7 @@ class Handler(BaseHTTPRequestHandler):
     """One connection; `double` is set by a subclass made for each double."""
 
     double: ApiDouble
+    _asked: tuple[Verb, str] | None = None
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
 
@@ -111,6 +112,7 @@ class Handler(BaseHTTPRequestHandler):
         target = _parse_path(parts.path)
         is_watch = query.get("watch", "") in {"1", "true"}
         verb: Verb = "get" if target.name else "watch" if is_watch else "list"
+        self._asked = (verb, target.kind.plural)
         self.double.request_log.add(Logged(verb, parts.path, target.kind.plural, query))
         fault = self.double.faults.strike(verb, target.kind.plural)
         match fault:
@@ -219,6 +221,7 @@ class Handler(BaseHTTPRequestHandler):
                 self._write_chunk(piece)
 
     def _write_chunk(self, data: bytes) -> None:
+        self._count(data)
         self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
 
     def _pause(self, pieces: Pieces | None) -> None:
@@ -243,7 +246,12 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         for piece in _cut(data, pieces):
             self._pause(pieces)
+            self._count(piece)
             self.wfile.write(piece)
+
+    def _count(self, sent: bytes) -> None:
+        if self._asked is not None:
+            self.double.request_log.add_sent(*self._asked, len(sent))
 
 
 def _cut(data: bytes, pieces: Pieces | None) -> Iterable[bytes]:

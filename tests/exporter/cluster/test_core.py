@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from contract.facts import AllocationFact, Fact, NodeStateFact, PresenceFact
 from exporter.cluster.capacity import NodeCapacity
 from exporter.cluster.core import Outcome
+from exporter.cluster.pods import slim_pod
+from exporter.hami.resources import ResourceNames
+from exporter.kube.objects import Meta, Pod
 from tests.exporter.cluster.handmade import (
     A100,
     EIGHT_MS,
@@ -245,3 +249,22 @@ def test_pods_of_a_node_that_dies_hold_on_until_their_object_is_gone_and_the_nod
     # The garbage collector of pods takes those whose node is no more.
     cluster.drop_pod("uid-team-a", at_s=960)
     assert ends(cluster.tick(960)) == [(960_000, "observed", "Deleted")]
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        gpu_pod("asks"),
+        gpu_pod("carries", limits={"cpu": "1"}, annotations=filtered()),
+        gpu_pod("carries", limits={"cpu": "1"}, annotations={"hami.io/dcu-devices-allocated": ";"}),
+    ],
+)
+def test_a_pod_that_asks_for_a_gpu_or_carries_an_allocation_is_kept_whole(raw: dict[str, Any]) -> None:
+    pod = msgspec.convert(raw, Pod)
+    assert slim_pod(pod, ResourceNames()) is pod
+
+
+def test_of_any_other_pod_only_who_it_is_is_kept() -> None:
+    pod = msgspec.convert(gpu_pod("plain", limits={"cpu": "1"}, annotations={"a": "b"}, node="n"), Pod)
+    slim = slim_pod(pod, ResourceNames())
+    assert slim == Pod(Meta(name="plain", uid="uid-team-plain", namespace="team"))

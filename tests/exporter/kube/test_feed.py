@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -11,7 +12,7 @@ from exporter.kube.cancellation import Cancellation
 from exporter.kube.client import ApiClient
 from exporter.kube.errors import KubeError
 from exporter.kube.feed import Confirmed, Connected, Feed, Happened, Listed, Timing, Trouble
-from exporter.kube.objects import Pod
+from exporter.kube.objects import Meta, Pod
 from exporter.kube.resources import pods
 from lab.kube.double import ApiDouble
 from lab.kube.faults import Answer, ErrorEvent
@@ -75,6 +76,27 @@ def test_messages_begin_with_a_cheap_list_and_go_on_past_every_cache(
     first, second = api.request_log.entries("list")
     assert first.query["resourceVersion"] == "0"
     assert "resourceVersion" not in second.query
+
+
+def test_a_large_resource_is_listed_in_pages_from_the_first_time_on_and_slimmed(
+    api: ApiDouble, client: ApiClient
+) -> None:
+    create(api, "a", "b", "c")
+    large = replace(pods(), is_paged=True, slim=lambda pod: Pod(Meta(name=pod.metadata.name, uid="slim")))
+    feed = Feed(client, large, Cancellation(), timing=TIMING, random=Random(1), monotonic=lambda: 0.0)
+    messages = feed.messages()
+    first = next(messages)
+    assert isinstance(first, Listed)
+    assert [(pod.metadata.name, pod.metadata.uid) for pod in first.objects] == [
+        ("a", "slim"),
+        ("b", "slim"),
+        ("c", "slim"),
+    ]
+    api.fail_next(Answer(410), verb="watch")
+    assert isinstance(next(messages), Listed)
+    queries = [logged.query for logged in api.request_log.entries("list")]
+    assert [(query["limit"], "continue" in query) for query in queries] == [("2", False), ("2", True)] * 2
+    assert not any("resourceVersion" in query for query in queries)
 
 
 def test_a_server_that_refuses_every_list_is_asked_ever_more_rarely(
