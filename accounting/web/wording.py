@@ -55,6 +55,11 @@ def time_in_hours(span_ms: int) -> str:
     return f"{Decimal(span_ms) / MS_PER_HOUR:,.2f} h"
 
 
+def ratio_text(ratio: str | None) -> str:
+    """A ratio of a document as per cent."""
+    return units.percent(None if ratio is None else Decimal(ratio))
+
+
 def gib_hours(quantity_mib_ms: int) -> str:
     """Memory over time."""
     return f"{Decimal(quantity_mib_ms) / (MIB_PER_GIB * MS_PER_HOUR):,.1f}"
@@ -84,6 +89,7 @@ FILTERS: Mapping[str, Callable[..., object]] = {
     "coverage": units.coverage_text,
     "price_of": units.price_of,
     "price": units.price_text,
+    "ratio_text": ratio_text,
     "sm": units.sm_text,
     "sm_ratio": units.sm_ratio_text,
     "peak": units.peak_text,

@@ -6,7 +6,20 @@ from collections.abc import Sequence
 
 from fastapi import APIRouter
 
-from accounting.web.pages import cards, day, line, overview, slices, statement, tenant, waste
+from accounting.web.pages import (
+    cards,
+    closing,
+    day,
+    line,
+    overview,
+    prices,
+    slices,
+    sources,
+    statement,
+    tenancy,
+    tenant,
+    waste,
+)
 
 ROUTERS: Sequence[APIRouter] = (
     overview.router,
@@ -17,5 +30,9 @@ ROUTERS: Sequence[APIRouter] = (
     waste.router,
     cards.router,
     slices.router,
+    tenancy.router,
+    prices.router,
+    sources.router,
+    closing.router,
 )
 """One for each page."""
