@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help chart-files dashboards-types demo demo-once test test-postgresql test-postgresql-slow test-slow test-timed test-all check format docs bench bench-month bench-cluster gpu-check lock clean
+.PHONY: help alert-scenarios chart-files dashboards-types demo demo-once test test-postgresql test-postgresql-slow test-slow test-timed test-all check format docs bench bench-month bench-cluster gpu-check lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -61,6 +61,9 @@ chart-files: $(STAMP) ## build the dashboards and rules that the chart carries
 	@$(BIN)/slicemeter dashboards build charts/slicemeter/files/dashboards
 	@$(BIN)/slicemeter rules build charts/slicemeter/files/rules --form chart
 
+alert-scenarios: $(STAMP) ## which alerts arrive when something happens: thirteen scenes with real programs, ten minutes
+	@$(BIN)/slicemeter rules rehearse
+
 dashboards-types: $(STAMP) ## check the dashboards against Grafana's own types (needs node and npm, fetches two packages)
 	@PYTHONPATH=. $(BIN)/python tests/dashboards/grafana_types.py
 
@@ -77,7 +80,7 @@ gpu-check: $(STAMP) ## on a computer with an NVIDIA GPU: drive known loads, comp
 	@$(BIN)/python benchmarks/gpu_check.py
 
 lock: ## resolve the requirement files again (needs uv)
-	@for part in exporter accounting dashboards lab parquet pdf; do \
+	@for part in exporter accounting dashboards lab parquet pdf top; do \
 	  uv pip compile pyproject.toml --extra $$part --generate-hashes --universal --no-header --quiet -o requirements/$$part.txt || exit 1; done
 	@uv pip compile pyproject.toml --extra lab --extra parquet --extra pdf --group dev --generate-hashes --universal --no-header --quiet -o requirements/dev.txt
 

@@ -31,6 +31,7 @@ COMMANDS = (
     Command("demo", "slicemeter.demo", "the whole stack on this computer: no GPU, no cluster", "lab"),
     Command("cache", "slicemeter.cache", "decode HAMi-core cache files", "exporter"),
     Command("annotation", "slicemeter.annotation", "decode HAMi annotations", "exporter"),
+    Command("top", "slicemeter.top", "live slices in the terminal, from exporters' pages", "top"),
     Command("exporter", "slicemeter.exporter", "run the node or the cluster exporter", "exporter"),
     Command("accounting", "slicemeter.accounting", "the accounting service and its books", "accounting"),
     Command("dashboards", "slicemeter.dashboards", "write the Grafana dashboards", "dashboards"),

@@ -28,6 +28,7 @@ def test_requirement_files_are_pinned_hashed_and_name_no_address() -> None:
         "lab",
         "parquet",
         "pdf",
+        "top",
     ]
     for file in files:
         text = file.read_text(encoding="utf-8")
