@@ -70,6 +70,7 @@ class Bookkeeping:
         self._run("migrate")
         self._accounts()
         self._prices()
+        self._budgets()
         for cluster in self._scenario.clusters:
             self._reporter_token(cluster, "node", "--node-uid", cluster.node_uid)
             self._reporter_token(cluster, "cluster")
@@ -150,6 +151,12 @@ class Bookkeeping:
         for model, card in cards.items():
             price = ["--sku", "gpu-slice", "--model", model, "--price", card.card_hour_price]
             self._run("price", "set", *price, "--currency", self._scenario.currency, "--from", since)
+
+    def _budgets(self) -> None:
+        for path, amount in self._scenario.budgets:
+            self._run("tenant", "add", "--kind", "team", path)
+            budget = ["--tenant", path, "--amount", amount, "--from", self.periods()[0]]
+            self._run("budget", "set", *budget)
 
     def _reporter_token(self, cluster: ClusterPlan, role: str, *scope: str) -> None:
         token = self._token("--role", "reporter", "--cluster", cluster.code, *scope)

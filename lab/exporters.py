@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from lab.processes import Program, free_port
 from lab.scenarios.stage import Stage
 
@@ -72,7 +74,6 @@ class Simulation:
 
     start_file: Path
     powered_s: int
-    ends: bool
 
 
 def clean_environ() -> dict[str, str]:
@@ -85,7 +86,13 @@ def clean_environ() -> dict[str, str]:
 
 
 def exporters_of(
-    stage: Stage, host: Host, billing: Billing, simulation: Simulation, logs: Path
+    stage: Stage,
+    host: Host,
+    billing: Billing,
+    simulation: Simulation,
+    logs: Path,
+    *,
+    sample_interval_s: float = SAMPLE_INTERVAL_S,
 ) -> tuple[Exporter, Exporter]:
     """Node and cluster exporter of a cluster, not yet started."""
     cluster = stage.cluster
@@ -103,12 +110,14 @@ def exporters_of(
         "container_roots": str(host.container_root),
         "proc_root": str(host.proc_root),
         "mig_lock_file": str(host.state_root / "hami-mig-apply.lock"),
-        "sample_interval_seconds": SAMPLE_INTERVAL_S,
+        "sample_interval_seconds": sample_interval_s,
         "accounting_token_file": str(billing.node_token_file),
     }
     on_cluster: dict[str, str | int | float] = {"accounting_token_file": str(billing.cluster_token_file)}
-    simulated = ["--plan", cluster.code, "--start-file", str(simulation.start_file)]
-    simulated += ["--powered-s", str(simulation.powered_s), *(["--ends"] if simulation.ends else [])]
+    plan_file = host.state_root / "plan.json"
+    plan_file.write_bytes(msgspec.json.encode(cluster))
+    simulated = ["--plan", str(plan_file), "--start-file", str(simulation.start_file)]
+    simulated += ["--powered-s", str(simulation.powered_s)]
     node_argv = [sys.executable, "-m", "lab.node_exporter", *simulated]
     cluster_argv = [sys.executable, "-m", "slicemeter", "exporter", "cluster"]
     return (

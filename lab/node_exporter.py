@@ -14,18 +14,19 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
+
 from exporter.node.role import run
 from exporter.setting import SettingsError
 from exporter.settings import load_node_settings
 from lab.devices.simulated import NoDriver, SimulatedDevices, StartFile
-from lab.scenarios.demo import demo
+from lab.scenarios.plan import ClusterPlan
 
 
 def main(argv: Sequence[str]) -> int:
     """Run until SIGTERM or SIGINT; returns the exit code."""
     parser = argparse.ArgumentParser(prog="lab.node_exporter", description=__doc__, allow_abbrev=False)
-    parser.add_argument("--plan", required=True, help="code of the cluster in the demo's scenario")
-    parser.add_argument("--ends", action="store_true", help="the scenario's pods end")
+    parser.add_argument("--plan", required=True, type=Path, help="the cluster's plan, as JSON")
     parser.add_argument("--start-file", required=True, type=Path, help="says when the scenario starts")
     parser.add_argument("--powered-s", required=True, type=int, help="when energy counters began")
     mine, rest = parser.parse_known_args(argv)
@@ -34,7 +35,7 @@ def main(argv: Sequence[str]) -> int:
     except SettingsError as error:
         print(error, file=sys.stderr)
         return 2
-    cluster = demo(ends=mine.ends).cluster(mine.plan)
+    cluster = msgspec.json.decode(mine.plan.read_bytes(), type=ClusterPlan)
     start = StartFile(mine.start_file)
     simulated = SimulatedDevices(cluster, start.start_s, powered_s=mine.powered_s)
     stop = threading.Event()

@@ -15,7 +15,7 @@ from lab.bookkeeping import Bookkeeping, Command
 from lab.devices.proc_tree import ProcTree
 from lab.devices.processes import processes_of
 from lab.devices.simulated import StartFile
-from lab.exporters import Billing, Exporter, Host, Simulation, Target, exporters_of
+from lab.exporters import SAMPLE_INTERVAL_S, Billing, Exporter, Host, Simulation, Target, exporters_of
 from lab.live.view import Address
 from lab.pages import Album, fetch
 from lab.processes import Household, LabError
@@ -43,10 +43,18 @@ class Stack:
         command: How `slicemeter accounting` commands are run.
         disturb: Do the scenario's kills.
         album: Where scraped pages go.
+        sample_interval_s: Of the node exporters.
     """
 
     def __init__(
-        self, scenario: Scenario, folder: Path, command: Command, *, disturb: bool, album: Album
+        self,
+        scenario: Scenario,
+        folder: Path,
+        command: Command,
+        *,
+        disturb: bool,
+        album: Album,
+        sample_interval_s: float = SAMPLE_INTERVAL_S,
     ) -> None:
         self.scenario = scenario
         self.album = album
@@ -55,6 +63,7 @@ class Stack:
         self.start_s: int | None = None
         self._folder = folder
         self._disturb = disturb
+        self._sample_interval_s = sample_interval_s
         self._stopping = threading.Event()
         self._stages = [Stage(cluster, folder / cluster.code / "api") for cluster in scenario.clusters]
         self.books = Bookkeeping(scenario, folder / "books", self.logs, self.household, command)
@@ -77,7 +86,7 @@ class Stack:
         for stage in self._stages:
             stage.open(now_s)
         self.books.open()
-        simulation = Simulation(start_file.path, now_s, ends=self.scenario.ends_s is not None)
+        simulation = Simulation(start_file.path, now_s)
         for stage in self._stages:
             self._start_exporters(stage, simulation)
         self._wait_until_ready()
@@ -172,7 +181,9 @@ class Stack:
             self.books.reporter_token_file(cluster, "node"),
             self.books.reporter_token_file(cluster, "cluster"),
         )
-        for exporter in exporters_of(stage, host, billing, simulation, self.logs):
+        for exporter in exporters_of(
+            stage, host, billing, simulation, self.logs, sample_interval_s=self._sample_interval_s
+        ):
             self._exporters.append(exporter)
             self.household.add(exporter.program)
 
@@ -192,6 +203,7 @@ class Stack:
         for stage, containers in zip(self._stages, self._containers, strict=True):
             yield stage.cues(start_s)
             yield stage.heartbeats(start_s, self.scenario.ends_s)
+            yield stage.outage()
             yield from containers.streams()
         if self.scenario.ends_s is None:
             yield iter([Cue(TOLD_S, lambda: None, "all is told; the held slice goes on cycling")])

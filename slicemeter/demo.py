@@ -44,10 +44,10 @@ def main(argv: Sequence[str]) -> int:
         parser.error("--disturb and --picture go with --once")
     if arguments.picture and not arguments.picture.resolve().parent.is_dir():
         parser.error(f"--picture: there is no folder {arguments.picture.parent}")
-    return run(Options(arguments.once, arguments.disturb, arguments.picture), _accounting)
+    return run(Options(arguments.once, arguments.disturb, arguments.picture), accounting_command)
 
 
-def _accounting(arguments: Sequence[str]) -> str:
+def accounting_command(arguments: Sequence[str]) -> str:
     """Run `slicemeter accounting …` in this process: a dozen commands would take as many seconds else."""
     printed = io.StringIO()
     complained = io.StringIO()

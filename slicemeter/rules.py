@@ -1,8 +1,9 @@
-"""`slicemeter rules build DIR`."""
+"""`slicemeter rules build DIR | rehearse [SCENE …]`."""
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,10 +15,15 @@ from dashboards.rules.table import SWITCHES, chosen
 from dashboards.thresholds import Thresholds, with_changes
 from dashboards.writing import write
 
+_OURS = frozenset({"slicemeter", "contract", "lab", "exporter", "accounting", "dashboards"})
+_REHEARSE = "play scenes on this computer and see which alerts arrive"
+
 
 def main(argv: Sequence[str]) -> int:
-    """Write the recording rules and alerts into a folder and say where."""
+    """Write the recording rules and alerts into a folder and say where, or try them out."""
     arguments = _parser().parse_args(argv)
+    if arguments.action == "rehearse":
+        return _rehearse(arguments)
     try:
         files = _files(arguments)
         paths = write(files, arguments.folder)
@@ -73,7 +79,40 @@ def _parser() -> argparse.ArgumentParser:
     build.add_argument(
         "--grafana", metavar="URL", default="", help="address of Grafana, put before dashboard links (none)"
     )
+    _add_rehearse(actions.add_parser("rehearse", help=_REHEARSE))
     return parser
+
+
+def _add_rehearse(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Plays scenes with real exporters, accounting, Prometheus and Alertmanager on this computer, no GPU "
+        "and no cluster, and prints which alerts had to arrive and which did; exit 1 if one is off."
+    )
+    parser.add_argument("scenes", metavar="SCENE", nargs="*", help="which scenes; all if none is named")
+    parser.add_argument("--list", action="store_true", help="print the scenes and end")
+    parser.add_argument(
+        "--minute",
+        metavar="SECONDS",
+        type=int,
+        choices=range(1, 61),
+        default=1,
+        help="seconds that a minute of the rules takes, 1 to 60: more on a slow machine (%(default)s)",
+    )
+
+
+def _rehearse(arguments: argparse.Namespace) -> int:
+    try:
+        rehearse = importlib.import_module("slicemeter.rehearse")
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] in _OURS:
+            raise
+        print(
+            f"slicemeter rules: rehearse needs the package {error.name}; install it with: "
+            'pip install "slicemeter[lab]"',
+            file=sys.stderr,
+        )
+        return 2
+    return int(rehearse.main(arguments.scenes, arguments.minute, is_list=arguments.list))
 
 
 def _files(arguments: argparse.Namespace) -> dict[str, str]:

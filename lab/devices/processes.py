@@ -2,7 +2,7 @@
 
 Pure functions of (plan, milliseconds since the start): an exporter killed and started again sees the
 same truth, and so does whoever writes the region. Invariant: a process's memory only grows, and its
-SM samples end at whole seconds after its attach.
+SM samples end at whole sample times after its attach.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ class GpuProcess:
     device_uuid: str
     host_pid: int
     work: GpuWork
+    sample_ms: int = 1_000
 
     @property
     def begins_ms(self) -> int:
@@ -60,9 +61,9 @@ class GpuProcess:
         if not cycle:
             return
         last_ms = up_to_ms if self.ends_ms is None else min(up_to_ms, self.ends_ms)
-        first = max((after_ms - self.begins_ms) // 1_000 + 1, 1)
-        for number in range(first, (last_ms - self.begins_ms) // 1_000 + 1):
-            yield self.begins_ms + number * 1_000, cycle[(number - 1) % len(cycle)]
+        first = max((after_ms - self.begins_ms) // self.sample_ms + 1, 1)
+        for number in range(first, (last_ms - self.begins_ms) // self.sample_ms + 1):
+            yield self.begins_ms + number * self.sample_ms, cycle[(number - 1) % len(cycle)]
 
     def busy_percent_ms(self, at_ms: int) -> int:
         """SM percent times milliseconds from the attach until a moment, the running sample in part."""
@@ -70,10 +71,10 @@ class GpuProcess:
         last_ms = at_ms if self.ends_ms is None else min(at_ms, self.ends_ms)
         if not cycle or last_ms <= self.begins_ms:
             return 0
-        seconds, rest_ms = divmod(last_ms - self.begins_ms, 1_000)
-        cycles, part = divmod(seconds, len(cycle))
+        samples, rest_ms = divmod(last_ms - self.begins_ms, self.sample_ms)
+        cycles, part = divmod(samples, len(cycle))
         whole = cycles * sum(cycle) + sum(cycle[:part])
-        return whole * 1_000 + cycle[part] * rest_ms
+        return whole * self.sample_ms + cycle[part] * rest_ms
 
 
 def processes_of(cluster: ClusterPlan) -> tuple[GpuProcess, ...]:
@@ -86,6 +87,7 @@ def processes_of(cluster: ClusterPlan) -> tuple[GpuProcess, ...]:
             device_uuid=pod.card,
             host_pid=FIRST_HOST_PID + number,
             work=pod.work,
+            sample_ms=cluster.card(pod.card).sample_ms,
         )
         for number, pod in enumerate(cluster.pods)
         if pod.card is not None and pod.work is not None

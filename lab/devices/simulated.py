@@ -20,6 +20,7 @@ from exporter.nvidia.source import (
     ProcessMemory,
     SourceDownError,
     UtilizationSample,
+    XidEvent,
 )
 from lab.devices.processes import GpuProcess, processes_of
 from lab.scenarios.plan import Card, ClusterPlan
@@ -118,13 +119,18 @@ class SimulatedDevices:
                 ProcessMemory(process.host_pid, process.memory_bytes(at_ms)) for process in living
             ),
             utilization=utilization,
-            busy=_busy(utilization, after_ms, now_ms),
+            busy=_busy(utilization, after_ms, now_ms, card.sample_ms),
             energy_mj=self._energy_mj(card, mine, now_ms, at_ms),
             power_mw=card.idle_mw + card.busy_mw * busy_percent // 100,
             power_limit_mw=card.idle_mw + card.busy_mw,
             temperature_celsius=38 + busy_percent // 4,
             sm_clock_hz=SM_CLOCK_HZ,
             memory_clock_hz=MEMORY_CLOCK_HZ,
+            xids=tuple(
+                XidEvent(code, now_ms)
+                for at_s, code in card.xids
+                if after_ms - start_ms < at_s * 1_000 <= now_ms - start_ms
+            ),
         )
 
     def _energy_mj(self, card: Card, mine: list[GpuProcess], now_ms: int, at_ms: int) -> int:
@@ -146,18 +152,21 @@ def _utilization(
     )
 
 
-def _busy(utilization: tuple[UtilizationSample, ...], after_ms: int, up_to_ms: int) -> tuple[BusySample, ...]:
-    """The card's own samples, one a second, idle ones included while the buffer holds them."""
+def _busy(
+    utilization: tuple[UtilizationSample, ...], after_ms: int, up_to_ms: int, sample_ms: int
+) -> tuple[BusySample, ...]:
+    """The card's own samples, idle ones included while the buffer holds them."""
     busy: dict[int, int] = {}
     for record in utilization:
         busy[record.stamp_us] = min(100, busy.get(record.stamp_us, 0) + record.sm_percent)
-    stamps_us = [second * 1_000_000 for second in range(after_ms // 1_000 + 1, up_to_ms // 1_000 + 1)]
+    numbers = range(after_ms // sample_ms + 1, up_to_ms // sample_ms + 1)
+    stamps_us = [number * sample_ms * 1_000 for number in numbers]
     return tuple(BusySample(stamp_us, busy.get(stamp_us, 0)) for stamp_us in stamps_us)
 
 
 def _running_percent(process: GpuProcess, at_ms: int) -> int:
     """The sample that runs now."""
-    newest = list(process.samples(at_ms - 1_000, at_ms))
+    newest = list(process.samples(at_ms - process.sample_ms, at_ms))
     return newest[-1][1] if newest else 0
 
 

@@ -158,13 +158,14 @@ class Store:
 
     def _put(self, key: tuple[str, str, str], known: JsonObject | None, new: JsonObject) -> JsonObject:
         kind = BY_NAME[key[0]]
-        metadata = new["metadata"]
+        # A patch without metadata leaves the known object's own in place, and that is history by now.
+        metadata = dict(new["metadata"])
         if known is not None:
             metadata |= {name: known["metadata"][name] for name in ("uid", "creationTimestamp")}
             metadata["resourceVersion"] = known["metadata"]["resourceVersion"]
         metadata.setdefault("uid", str(uuid.uuid4()))
         metadata.setdefault("creationTimestamp", self._clock().strftime("%Y-%m-%dT%H:%M:%SZ"))
-        new = {"apiVersion": "v1", "kind": kind.name} | new
+        new = {"apiVersion": "v1", "kind": kind.name} | new | {"metadata": metadata}
         if new != known:
             given = int(metadata.get("resourceVersion", 0)) if known is None else 0
             self._version = max(self._version + 1, given)

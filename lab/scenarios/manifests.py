@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lab.kube.json_object import JsonObject
-from lab.scenarios.plan import ClusterPlan, PodPlan, stable_uid
+from lab.scenarios.plan import ClusterPlan, LockNote, PodPlan, stable_uid
 
 LOCK_ANNOTATION = "hami.io/mutex.lock"
 ALLOCATED = "hami.io/vgpu-devices-allocated"
@@ -34,7 +34,7 @@ class Writer:
     # -- what is there from the beginning --------------------------------------------------------
 
     def namespaces(self) -> tuple[JsonObject, ...]:
-        """kube-system, whose UID names the cluster, and the tenant's namespace."""
+        """kube-system, whose UID names the cluster, and the pods' namespaces."""
         cluster = self.cluster
         created = self.time(-86_400)
         return (
@@ -47,16 +47,19 @@ class Writer:
                     "creationTimestamp": created,
                 },
             },
-            {
-                "apiVersion": "v1",
-                "kind": "Namespace",
-                "metadata": {
-                    "name": cluster.namespace,
-                    "uid": stable_uid(cluster.code, "namespace", cluster.namespace),
-                    "creationTimestamp": created,
-                    "labels": dict(cluster.namespace_labels),
-                },
-            },
+            *(
+                {
+                    "apiVersion": "v1",
+                    "kind": "Namespace",
+                    "metadata": {
+                        "name": name,
+                        "uid": stable_uid(cluster.code, "namespace", name),
+                        "creationTimestamp": created,
+                        "labels": dict(cluster.namespace_labels) if name == cluster.namespace else {},
+                    },
+                }
+                for name in cluster.namespaces
+            ),
         )
 
     def node(self) -> JsonObject:
@@ -121,7 +124,12 @@ class Writer:
 
     def lock(self, own_s: int, pod: PodPlan | None) -> JsonObject:
         """A patch that writes the node lock for a pod, or takes it away."""
-        value = None if pod is None else f"{self.time(own_s)},{self.cluster.namespace},{pod.name}"
+        value = None if pod is None else f"{self.time(own_s)},{self.cluster.namespace_of(pod)},{pod.name}"
+        return {"metadata": {"annotations": {LOCK_ANNOTATION: value}}}
+
+    def noted_lock(self, note: LockNote) -> JsonObject:
+        """A patch that writes the node lock as the plan notes it."""
+        value = note.text or f"{self.time(note.held_since_s)},{self.cluster.namespace},{note.pod}"
         return {"metadata": {"annotations": {LOCK_ANNOTATION: value}}}
 
     # -- a pod's life ----------------------------------------------------------------------------
@@ -137,7 +145,7 @@ class Writer:
             "kind": "Pod",
             "metadata": {
                 "name": pod.name,
-                "namespace": self.cluster.namespace,
+                "namespace": self.cluster.namespace_of(pod),
                 "uid": self.cluster.pod_uid(pod),
                 "creationTimestamp": self.time(pod.created_s),
                 "labels": {"app": pod.name},
@@ -233,13 +241,13 @@ class Writer:
             "kind": "Event",
             "metadata": {
                 "name": f"{pod.name}.{uid[:16]}",
-                "namespace": cluster.namespace,
+                "namespace": cluster.namespace_of(pod),
                 "uid": uid,
                 "creationTimestamp": self.time(own_s),
             },
             "involvedObject": {
                 "kind": "Pod",
-                "namespace": cluster.namespace,
+                "namespace": cluster.namespace_of(pod),
                 "name": pod.name,
                 "uid": cluster.pod_uid(pod),
             },
@@ -274,5 +282,7 @@ class Writer:
 
     def binding_succeeded(self, pod: PodPlan, own_s: int) -> JsonObject:
         """`BindingSucceed`."""
-        text = f"Successfully binding node [{self.cluster.node}] to {self.cluster.namespace}/{pod.name}"
+        text = (
+            f"Successfully binding node [{self.cluster.node}] to {self.cluster.namespace_of(pod)}/{pod.name}"
+        )
         return self.event(pod, own_s, "Normal", "BindingSucceed", text)

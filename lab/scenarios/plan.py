@@ -51,6 +51,10 @@ class Card:
     idle_mw: int = 0
     busy_mw: int = 0
     """Power beside the idle part when every SM is busy."""
+    sample_ms: int = 1_000
+    """How often the driver takes a sample; divides a second."""
+    xids: tuple[tuple[int, int], ...] = ()
+    """XID errors that the driver reports: (second from the start, code)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +76,8 @@ class GpuWork:
         ends_s: When it exits; None: it goes on.
         context_mib: Memory of its CUDA context, held from the first moment.
         allocations: Its further memory, in order.
-        sm_percent: SM samples, one a second from `begins_s`, over and over; empty: it launches nothing.
+        sm_percent: SM samples, one each `sample_ms` of the card from `begins_s`, over and over; empty: it
+            launches nothing.
     """
 
     begins_s: int
@@ -105,6 +110,8 @@ class PodPlan:
         started_s: The container's start.
         ended_s: The container's finish (phase Succeeded); None: it runs on.
         policy: `GPU_CORE_UTILIZATION_POLICY` in the pod's spec.
+        namespace: Where it lives; "" = in the cluster's own namespace.
+        keeps_lock: The device plugin never serves it, and so never frees the node lock taken for it.
     """
 
     name: str
@@ -122,6 +129,8 @@ class PodPlan:
     policy: str | None = None
     work: GpuWork | None = None
     container: str = "main"
+    namespace: str = ""
+    keeps_lock: bool = False
 
     @property
     def bypasses_hami(self) -> bool:
@@ -149,6 +158,23 @@ class Replay:
 
 
 @dataclass(frozen=True, slots=True)
+class LockNote:
+    """The node lock as something writes it that is no bind of the plan.
+
+    Attributes:
+        at_s: When, from the scenario's start.
+        text: The annotation's value as it stands; "" = one that names `pod`, taken at `held_since_s`.
+        held_since_s: The lock's own time, from the start.
+        pod: Its owner in the cluster's namespace, which need not exist.
+    """
+
+    at_s: int
+    text: str = ""
+    held_since_s: int = 0
+    pod: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterPlan:
     """One cluster with one GPU node.
 
@@ -159,6 +185,8 @@ class ClusterPlan:
         namespace_labels: How the exporters learn the tenant; without any it is the namespace's name.
         is_mock: No NVML, no caches, and a device plugin that never frees the node lock.
         lock_removed_s: When a person removes the node lock by hand.
+        lock_notes: What else is written as the node lock.
+        api_gone_s: When the API server goes away, for good.
     """
 
     code: str
@@ -174,10 +202,21 @@ class ClusterPlan:
     replay: Replay = Replay()
     register_form: Literal["json", "string"] = "json"
     lock_removed_s: int | None = None
+    lock_notes: tuple[LockNote, ...] = ()
+    api_gone_s: int | None = None
+
+    def namespace_of(self, pod: PodPlan) -> str:
+        """Where a pod lives."""
+        return pod.namespace or self.namespace
+
+    @property
+    def namespaces(self) -> tuple[str, ...]:
+        """The cluster's own namespace and those that pods name."""
+        return tuple(dict.fromkeys((self.namespace, *(self.namespace_of(pod) for pod in self.pods))))
 
     def pod_uid(self, pod: PodPlan) -> str:
         """UID of a pod's object and of its cache directory."""
-        return stable_uid(self.code, self.namespace, pod.name)
+        return stable_uid(self.code, self.namespace_of(pod), pod.name)
 
     def container_id(self, pod: PodPlan) -> str:
         """The runtime's id: 64 hexadecimal digits."""
@@ -236,6 +275,7 @@ class Scenario:
         time_zone: IANA name; cuts every account's days and months.
         ends_s: When every pod has ended; None: it goes on until someone stops it.
         kills: What the disturbed run kills.
+        budgets: (tenant's path, amount) that the books know from the start.
     """
 
     name: str
@@ -244,6 +284,7 @@ class Scenario:
     time_zone: str
     ends_s: int | None
     kills: tuple[Kill, ...] = ()
+    budgets: tuple[tuple[str, str], ...] = ()
 
     def cluster(self, code: str) -> ClusterPlan:
         """The cluster with this code."""

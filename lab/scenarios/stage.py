@@ -60,6 +60,12 @@ class Stage:
             yield Cue(at_s, partial(self._patch_node, writer.heartbeat(at_s)))
             at_s += HEARTBEAT_S
 
+    def outage(self) -> Iterator[Cue]:
+        """The API server goes away, where the plan says so."""
+        if self.cluster.api_gone_s is not None:
+            text = f"{self.cluster.code}: the API server goes away"
+            yield Cue(self.cluster.api_gone_s, self.double.stop, text)
+
     def _patch_node(self, patch: JsonObject) -> None:
         self.double.patch("Node", "", self.cluster.node, patch)
 
@@ -67,5 +73,4 @@ class Stage:
         if deed.name is None:
             self.double.create(deed.kind, deed.manifest)
         else:
-            namespace = "" if deed.kind == "Node" else self.cluster.namespace
-            self.double.patch(deed.kind, namespace, deed.name, deed.manifest)
+            self.double.patch(deed.kind, deed.namespace, deed.name, deed.manifest)

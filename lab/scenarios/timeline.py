@@ -7,7 +7,7 @@ sorted by the real time at which they are done, and a pod's own deeds keep their
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from lab.kube.json_object import JsonObject
@@ -27,6 +27,7 @@ class Deed:
     Attributes:
         at_s: When, in real seconds from the start.
         name: The object to patch; None: create what `manifest` says.
+        namespace: Where that object is; "" for a node.
         text: What a person watching the demo should read, "" for nothing.
     """
 
@@ -35,12 +36,20 @@ class Deed:
     manifest: JsonObject
     name: str | None = None
     text: str = ""
+    namespace: str = ""
 
 
 def timeline(cluster: ClusterPlan, start_s: int) -> tuple[Deed, ...]:
     """Every deed of a cluster whose scenario starts at `start_s` (Unix seconds)."""
     writer = Writer(cluster, start_s)
-    deeds = [deed for pod in cluster.pods for deed in _life(writer, pod)]
+    deeds = [
+        replace(deed, namespace="" if deed.kind == "Node" else cluster.namespace_of(pod))
+        for pod in cluster.pods
+        for deed in _life(writer, pod)
+    ]
+    for note in cluster.lock_notes:
+        text = f"{cluster.code}: the node lock is written: {note.text or note.pod}"
+        deeds.append(Deed(note.at_s, "Node", writer.noted_lock(note), cluster.node, text))
     if cluster.lock_removed_s is not None:
         at_s = cluster.replay.real_s(cluster.lock_removed_s)
         text = f"{cluster.code}: somebody removes the node lock by hand"
@@ -86,6 +95,6 @@ def _binding(writer: Writer, pod: PodPlan, bound_s: int) -> Iterator[Deed]:
     yield Deed(at_s, "Pod", writer.allocating(bound_s), pod.name)
     yield Deed(at_s, "Pod", writer.bound(bound_s), pod.name, f"{cluster.code}: {pod.name} is bound")
     yield Deed(at_s, "Event", writer.binding_succeeded(pod, bound_s))
-    if not cluster.is_mock:
+    if not cluster.is_mock and not pod.keeps_lock:
         yield Deed(at_s + ALLOCATE_TAKES_S, "Pod", writer.allocated(), pod.name)
         yield Deed(at_s + ALLOCATE_TAKES_S, "Node", writer.lock(bound_s, None), cluster.node)

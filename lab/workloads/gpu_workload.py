@@ -63,7 +63,7 @@ class Containers:
         served = sorted(
             (pod.bound_s + ALLOCATE_TAKES_S / 2, pod.name, pod)
             for pod in self._cluster.pods
-            if pod.holds_slice and pod.bound_s is not None
+            if pod.holds_slice and pod.bound_s is not None and not pod.keeps_lock
         )
         yield (Cue(at_s, partial(self._serve, pod)) for at_s, _, pod in served)
         for process in self._processes:
@@ -104,9 +104,9 @@ class Containers:
         """What HAMi-core's watcher notes, second by second."""
         at_ms = process.begins_ms
         while process.ends_ms is None or at_ms < process.ends_ms:
-            for end_ms, percent in process.samples(at_ms, at_ms + 1_000):
+            for end_ms, percent in process.samples(at_ms, at_ms + process.sample_ms):
                 yield Cue(end_ms / 1_000, partial(self._note_sm, process, percent))
-            at_ms += 1_000
+            at_ms += process.sample_ms
 
     def _attach(self, process: GpuProcess) -> None:
         pod = process.pod

@@ -132,3 +132,14 @@ def test_the_history_is_bounded_and_says_so(store: Store, monkeypatch: pytest.Mo
     with pytest.raises(ExpiredError):
         store.steps_after(start)
     assert len(store.steps_after(start + 2)) == 3
+
+
+def test_a_patch_of_the_status_alone_does_not_renumber_what_watchers_have_yet_to_read() -> None:
+    store = Store(lambda: NOON)
+    store.create("Pod", {"metadata": {"name": "a", "namespace": "ns"}, "status": {"phase": "Pending"}})
+    seen = store.version
+    for phase in ("Running", "Succeeded"):
+        store.patch("Pod", "ns", "a", {"status": {"phase": phase}})
+    shown = [step.after for step in store.steps_after(seen)]
+    versions = [each["metadata"]["resourceVersion"] for each in shown if each is not None]
+    assert versions == [str(seen + 1), str(seen + 2)]
