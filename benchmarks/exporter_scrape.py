@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import argparse
 import gzip
-import http.client
 import json
 import multiprocessing
+import socket
 import statistics
 import sys
 import time
@@ -48,6 +48,11 @@ SLICES_PER_DEVICE = 20
 SNAPSHOTS = 20
 WARM_UP_ROUNDS = 5
 GIB = 1 << 30
+MOST_BYTES = 16 * MIB
+"""Far more than a page has."""
+
+SHOW = "show"
+"""The order to look at what came."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,20 +178,28 @@ def _slice(uuid: DeviceUuid, index: int, number: int, tick: int) -> SliceView:
 
 
 def scraper(port: int, orders: Connection) -> None:
-    """Scrape once for each order, in a process of its own; the order is the `Accept-Encoding` header."""
+    """Scrape once for each order, in a process of its own; the order is the `Accept-Encoding` header.
+
+    What came is looked at when the next order asks for it: then all others have theirs, and the work does
+    not take the processor from the server while it is measured.
+    """
+    buffer = memoryview(bytearray(MOST_BYTES))
     while (encoding := orders.recv()) is not None:
+        request = f"GET /metrics HTTP/1.0\r\nAccept-Encoding: {encoding}\r\n\r\n".encode()
         began = time.perf_counter()
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-        connection.request("GET", "/metrics", headers={"Accept-Encoding": encoding})
-        response = connection.getresponse()
-        body = response.read()
-        connection.close()
-        seconds = time.perf_counter() - began
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+            connection.sendall(request)
+            length = 0
+            while count := connection.recv_into(buffer[length:]):
+                length += count
+        orders.send(time.perf_counter() - began)
+        assert orders.recv() == SHOW
+        head, _, body = bytes(buffer[:length]).partition(b"\r\n\r\n")
         text = gzip.decompress(body) if encoding == "gzip" else body
-        is_whole = response.status == 200 and text.count(b"\nslicemeter_slice_info{") == (
+        is_whole = head.split(maxsplit=2)[1] == b"200" and text.count(b"\nslicemeter_slice_info{") == (
             DEVICES * SLICES_PER_DEVICE
         )
-        orders.send(Answer(seconds, len(body), is_whole))
+        orders.send((len(body), is_whole))
 
 
 @contextmanager
@@ -220,9 +233,13 @@ def measure(served: Served, orders: Sequence[Connection], encoding: str, page: s
         began_s = time.process_time()
         for each in orders:
             each.send(encoding)
-        got = [each.recv() for each in orders]
+        took_s = [each.recv() for each in orders]
+        spent_s = time.process_time() - began_s
+        for each in orders:
+            each.send(SHOW)
+        got = [Answer(seconds, *each.recv()) for each, seconds in zip(orders, took_s, strict=True)]
         if number >= WARM_UP_ROUNDS:
-            cpu_s += time.process_time() - began_s
+            cpu_s += spent_s
             answers += got
     if not all(answer.is_whole for answer in answers):
         raise SystemExit("a page was not whole")

@@ -62,6 +62,9 @@ class Head(io.BufferedIOBase):
 class Handler(BaseHTTPRequestHandler):
     """One request a connection (HTTP/1.0): a kept connection would hold a thread between scrapes."""
 
+    disable_nagle_algorithm = True
+    """Head and body are written one after the other: the body must not wait for the head to be confirmed."""
+
     server: Listener
     _rules: Rules
 

@@ -125,6 +125,11 @@ class Layout:
         return self.struct_size + 1
 
     @property
+    def rest_bytes(self) -> int:
+        """Bytes from the tail to the end of the file."""
+        return self.file_size - self.tail
+
+    @property
     def memory_end(self) -> int:
         """Where a slot's `used` array ends: pid, hostpid and memory lie before it in every layout."""
         return self.used + DEVICES * self.record_stride

@@ -95,6 +95,17 @@ class CacheFile:
         if self._status.st_size != before.st_size:
             self._identity = None
 
+    def glance(self, memory: RegionMemory) -> Region | None:
+        """The region of `memory`, if the file still says the same; None = `refresh` and `read` it.
+
+        Raises:
+            CacheOpenError: The file system fails.
+        """
+        try:
+            return memory.glance(self._fd)
+        except OSError as error:
+            raise _refusal(self.path, error) from error
+
     def read(
         self,
         *,

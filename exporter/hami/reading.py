@@ -13,6 +13,7 @@ Live files and unpacked fixtures share this module: both are a `Pread`.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
@@ -73,6 +74,23 @@ class RegionMemory:
         self.changes = 0
         self._head = self._tail = b""
         self._layout: Layout | None = None
+
+    def glance(self, descriptor: int) -> Region | None:
+        """The region, if one look at the open file still says the same; None = it must be read.
+
+        Reading a byte more than there should be tells a file of another size, so its status is not asked.
+
+        Raises:
+            OSError: The file system fails.
+        """
+        layout = self._layout
+        if layout is None:
+            return None
+        head = os.pread(descriptor, len(self._head), 0)
+        rest = os.pread(descriptor, layout.rest_bytes + 1, layout.tail)
+        if len(rest) != layout.rest_bytes:
+            return None
+        return self.recall(head, rest[: layout.tail_struct.size])
 
     def recall(self, head: bytes, tail: bytes) -> Region | None:
         """The region, if these bytes of header, slots and tail still say the same."""
