@@ -395,11 +395,12 @@ def main() -> int:
     parser.add_argument("--nodes", type=int, default=100)
     parser.add_argument("--pods-per-node", type=int, default=30)
     parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--roles", nargs="+", choices=["node", "cluster"], default=["node", "cluster"])
     parser.add_argument("--markdown", action="store_true", help="print the table of docs/sizing.md")
     options = parser.parse_args()
     whole = Cluster(options.nodes, options.pods_per_node)
     tenth = Cluster(max(1, options.nodes // 10), options.pods_per_node)
-    roles: tuple[Role, ...] = ("node", "cluster")
+    roles: list[Role] = options.roles
     costs = [measure(role, size, options.rounds) for role in roles for size in (tenth, whole)]
     if options.markdown:
         print("| " + " | ".join(HEADS) + " |")
