@@ -42,7 +42,7 @@ from accounting.api.app import create_app
 from accounting.ledger.calendar import parse_month
 from accounting.periods.close import Closed, close_period
 from accounting.periods.rate import rate
-from accounting.periods.verify import verify_period
+from accounting.periods.verify import verify_month
 from accounting.settings import Settings
 from accounting.store.database import Database
 from accounting.store.migrate import upgrade
@@ -205,10 +205,9 @@ def step_close(url: str, jobs: int) -> dict[str, Any]:
     return {"rows": len(ACCOUNTS)}
 
 
-def step_verify(url: str, _jobs: int) -> dict[str, Any]:
+def step_verify(url: str, jobs: int) -> dict[str, Any]:
     """Verify the closed month."""
-    with Database(url).reading() as session:
-        verified = verify_period(session, parse_month(MONTH))
+    verified = verify_month(Database(url), parse_month(MONTH), jobs=jobs)
     if not verified.holds:
         raise SystemExit(f"the month does not hold: {verified.findings[:3]}")
     return {"rows": verified.lines}

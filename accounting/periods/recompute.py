@@ -9,18 +9,22 @@ Source: `reference/ledger.md §9`.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, TypeAlias
 
-from sqlalchemy import ColumnElement, and_, or_, select
+from sqlalchemy import ColumnElement, Row, and_, or_, select
 from sqlalchemy.orm import Session
 
 from accounting.ledger.intervals import Interval
 from accounting.ledger.rounding import EXACT
 from accounting.periods.card import devices_held_or_present
-from accounting.periods.compute import MS_PER_DAY, Rulebook, compute, read_rulebook
+from accounting.periods.compute import MS_PER_DAY, Computed, Rulebook, compute_cards, read_rulebook
 from accounting.periods.lines import Line
+from accounting.periods.reading import groups_of, of_devices
 from accounting.periods.statement import rated_as_of_ms
 from accounting.progress import Progress, unseen
 from accounting.store.book_tables import RATED_KINDS
@@ -28,6 +32,29 @@ from accounting.store.models import BillingAccount, BillingPeriod, Correction, L
 from accounting.store.versions import Known
 from accounting.tenants.rules import clusters_of
 from contract.ids import ClusterCode, DeviceKey, DeviceUuid, NodeUid
+
+AnyRow: TypeAlias = Row[*tuple[Any, ...]]
+"""Columns of a line, by their names."""
+
+_CARDS_AT_A_TIME = 16
+
+
+@dataclass(frozen=True, slots=True)
+class ComputedAs:
+    """What a computation depends on besides facts: where these are equal, one serves for all who ask."""
+
+    run: Interval
+    known: str
+    """`Known` as text."""
+    as_of_ms: int
+    grace_ms: int
+
+
+def groups_of_cards(cards: Sequence[DeviceKey]) -> Iterator[Sequence[DeviceKey]]:
+    """Neighbouring cards of one cluster, some at a time."""
+    for _, of_cluster in groupby(cards, key=attrgetter("cluster")):
+        rest = list(of_cluster)
+        yield from (rest[at : at + _CARDS_AT_A_TIME] for at in range(0, len(rest), _CARDS_AT_A_TIME))
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -52,7 +79,7 @@ class Worth:
     price_versions: set[int] = field(default_factory=set)
 
     def add(
-        self, line: Line | LedgerLine, *, currency: str | None, model: str, price_version: int | None
+        self, line: Line | AnyRow, *, currency: str | None, model: str, price_version: int | None
     ) -> None:
         """Add a line."""
         self.own_quantity += line.own_quantity
@@ -99,7 +126,7 @@ class Described:
         )
 
     @classmethod
-    def stored(cls, line: LedgerLine) -> Described:
+    def stored(cls, line: AnyRow) -> Described:
         """A line that was sealed or posted."""
         return cls(
             line.charge_from_ms,
@@ -131,6 +158,36 @@ class Difference:
         return EXACT.subtract(self.again.amount, self.stands.amount)
 
 
+Standing: TypeAlias = Sequence[AnyRow]
+"""Lines of one card, as `_COLUMNS`."""
+
+_COLUMNS = (
+    LedgerLine.cluster,
+    LedgerLine.node_uid,
+    LedgerLine.device_uuid,
+    LedgerLine.tenant_id,
+    LedgerLine.kind,
+    LedgerLine.sku,
+    LedgerLine.resource_key,
+    LedgerLine.day_ms,
+    LedgerLine.charge_from_ms,
+    LedgerLine.charge_to_ms,
+    LedgerLine.node,
+    LedgerLine.model,
+    LedgerLine.namespace,
+    LedgerLine.pod,
+    LedgerLine.container,
+    LedgerLine.own_quantity,
+    LedgerLine.quantity,
+    LedgerLine.unit,
+    LedgerLine.currency,
+    LedgerLine.price_version_id,
+    LedgerLine.amount,
+    LedgerLine.corrects_kind,
+    LedgerLine.corrects_day_ms,
+)
+
+
 @dataclass(slots=True)
 class Recomputation:
     """A closed period, computed again card by card."""
@@ -140,7 +197,6 @@ class Recomputation:
     period: BillingPeriod
     known: Known
     progress: Progress = unseen
-    cards: int = 0
     as_of_ms: int = field(init=False)
     _rulebook: Rulebook = field(init=False)
     _tenants: dict[int, Tenant] = field(init=False)
@@ -157,15 +213,38 @@ class Recomputation:
         """The period."""
         return self.period.starts_at_ms, self.period.ends_at_ms
 
+    @property
+    def computed_as(self) -> ComputedAs:
+        """What it is computed with."""
+        start, end = self.window
+        assert self.period.grace_ms is not None
+        run = (start - start % MS_PER_DAY, -(-end // MS_PER_DAY) * MS_PER_DAY)
+        return ComputedAs(run, self.known.text, self.as_of_ms, self.period.grace_ms)
+
+    @property
+    def rulebook(self) -> Rulebook:
+        """The versions that it is computed with."""
+        return self._rulebook
+
     def differences(self) -> Iterator[Difference]:
         """Every key that differs, by card."""
-        cards = self._cards()
-        for done, card in enumerate(cards):
+        cards, done = self.cards(), 0
+        how = self.computed_as
+        for group in groups_of_cards(cards):
             self.progress("computing again", done, len(cards))
-            yield from self._of_card(card)
-            self.cards += 1
+            stands = self.stands(group)
+            computed: dict[DeviceKey, Computed] = {}
+            if group[0].cluster in self._rulebook.books:
+                again = compute_cards(
+                    self.session, group, how.run, self._rulebook, as_of_ms=how.as_of_ms, grace_ms=how.grace_ms
+                )
+                computed = {one.card.key: one for one in again}
+            for card in group:
+                yield from self.compare(card, stands[card], computed.get(card))
+            done += len(group)
 
-    def _cards(self) -> list[DeviceKey]:
+    def cards(self) -> list[DeviceKey]:
+        """All that may have held something in the period, and all that lines speak of."""
         clusters = set(clusters_of(self.session, self.account.code))
         reach = (self.window[0] - MS_PER_DAY, self.window[1] + MS_PER_DAY)
         assert self.period.grace_ms is not None
@@ -183,29 +262,43 @@ class Recomputation:
         sealed = and_(LedgerLine.period_id == self.period.id, LedgerLine.kind.in_(RATED_KINDS))
         return or_(sealed, LedgerLine.corrects_period_id == self.period.id)
 
-    def _of_card(self, card: DeviceKey) -> Iterator[Difference]:
-        stands, sealed = self._stands(card)
-        again, computed = self._again(card)
+    def stands(self, cards: Sequence[DeviceKey]) -> Mapping[DeviceKey, Standing]:
+        """The lines of some cards that were sealed, and those posted since, in the order of their ids."""
+        found: dict[DeviceKey, list[AnyRow]] = {card: [] for card in cards}
+        for group in groups_of(self.session, cards):
+            rows = self.session.execute(
+                select(*_COLUMNS)
+                .where(
+                    LedgerLine.account == self.account.code, of_devices(LedgerLine, group), self._standing()
+                )
+                .order_by(LedgerLine.id)
+            )
+            for row in rows:
+                key = DeviceKey(ClusterCode(row.cluster), NodeUid(row.node_uid), DeviceUuid(row.device_uuid))
+                found[key].append(row)
+        return found
+
+    def compare(self, card: DeviceKey, lines: Standing, computed: Computed | None) -> Iterator[Difference]:
+        """What differs on a card.
+
+        Args:
+            card: Which.
+            lines: What stands.
+            computed: What the facts give; None: the card's cluster is none of ours, so nothing.
+        """
+        stands, sealed = self._worth_of(lines)
+        again, first = self._worth_again(() if computed is None else computed.lines)
         for key in sorted(stands.keys() | again.keys()):
             before, now = stands.get(key, Worth()), again.get(key, Worth())
             if before.figures != now.figures or now.unrated_models:
-                yield Difference(card, key, before, now, computed.get(key) or sealed[key])
+                line = first.get(key)
+                described = Described.stored(sealed[key]) if line is None else Described.computed(line)
+                yield Difference(card, key, before, now, described)
 
-    def _stands(self, card: DeviceKey) -> tuple[dict[WorthKey, Worth], dict[WorthKey, Described]]:
-        rows = self.session.scalars(
-            select(LedgerLine)
-            .where(
-                LedgerLine.account == self.account.code,
-                LedgerLine.cluster == card.cluster,
-                LedgerLine.node_uid == card.node_uid,
-                LedgerLine.device_uuid == card.device_uuid,
-                self._standing(),
-            )
-            .order_by(LedgerLine.id)
-        )
+    def _worth_of(self, lines: Standing) -> tuple[dict[WorthKey, Worth], dict[WorthKey, AnyRow]]:
         worth: dict[WorthKey, Worth] = defaultdict(Worth)
-        first: dict[WorthKey, Described] = {}
-        for line in rows:
+        first: dict[WorthKey, AnyRow] = {}
+        for line in lines:
             tenant = self._tenants[line.tenant_id]
             key = WorthKey(
                 tenant.path,
@@ -217,26 +310,14 @@ class Recomputation:
             worth[key].add(
                 line, currency=line.currency, model=line.model, price_version=line.price_version_id
             )
-            first.setdefault(key, Described.stored(line))
+            first.setdefault(key, line)
         return worth, first
 
-    def _again(self, card: DeviceKey) -> tuple[dict[WorthKey, Worth], dict[WorthKey, Described]]:
-        worth: dict[WorthKey, Worth] = defaultdict(Worth)
-        first: dict[WorthKey, Described] = {}
-        if card.cluster not in self._rulebook.books:
-            return worth, first  # a line that names no cluster of ours was tampered with: no fact gives it
+    def _worth_again(self, lines: Iterable[Line]) -> tuple[dict[WorthKey, Worth], dict[WorthKey, Line]]:
         start, end = self.window
-        run = (start - start % MS_PER_DAY, -(-end // MS_PER_DAY) * MS_PER_DAY)
-        assert self.period.grace_ms is not None
-        computed = compute(
-            self.session,
-            card,
-            run,
-            self._rulebook,
-            as_of_ms=self.as_of_ms,
-            grace_ms=self.period.grace_ms,
-        )
-        for line in computed.lines:
+        worth: dict[WorthKey, Worth] = defaultdict(Worth)
+        first: dict[WorthKey, Line] = {}
+        for line in lines:
             if line.key.account != self.account.code or not start <= line.key.day_ms < end:
                 continue
             key = WorthKey(
@@ -245,7 +326,7 @@ class Recomputation:
             worth[key].add(
                 line, currency=line.currency, model=line.key.model, price_version=line.key.price_id or None
             )
-            first.setdefault(key, Described.computed(line))
+            first.setdefault(key, line)
         return worth, first
 
 

@@ -8,32 +8,30 @@ Source: DESIGN section 5 (three invariants), `reference/ledger.md §9`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 
-from sqlalchemy import ColumnElement, func, or_, select
+from sqlalchemy import ColumnElement, func, or_, select, text
 from sqlalchemy.orm import Session
 
-from accounting.access.viewer import COMMAND_LINE, is_at_or_below
-from accounting.ledger.calendar import Month, month_bounds_ms
+from accounting.ledger.calendar import Month
 from accounting.ledger.intervals import Interval
 from accounting.ledger.policies import FOREVER_MS
-from accounting.ledger.rounding import exact_sum, to_currency
-from accounting.periods.compute import MS_PER_DAY
 from accounting.periods.findings import Finding, card_named
-from accounting.periods.months import CLOSED
-from accounting.periods.rollups import rollup_findings
-from accounting.periods.statement import rated_as_of_ms, state_statement
-from accounting.periods.verify_cards import CardsAgain, device_of, due_days, of_month
-from accounting.periods.verify_sealed import SealedVerified, closed_periods, verify_sealed
-from accounting.progress import Progress, unseen
-from accounting.store.models import (
-    BillingAccount,
-    DeviceHour,
-    LedgerLine,
-    Tenant,
+from accounting.periods.verify_cards import device_of, due_days, of_month
+from accounting.periods.verify_processes import cards_of, verify_in_processes
+from accounting.periods.verify_tasks import (
+    CardsTask,
+    MonthCheck,
+    RollupTask,
+    SealTask,
+    StatementTask,
+    Task,
+    TaskFound,
 )
+from accounting.progress import Progress, unseen
+from accounting.store.database import Database
+from accounting.store.models import DeviceHour, LedgerLine
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,52 +63,86 @@ class Verified:
 
 
 def verify_period(session: Session, month: Month, *, progress: Progress = unseen) -> Verified:
-    """Check a month of every account.
+    """Check a month of every account, in this process.
 
     Args:
         session: A reading transaction: everything is compared in one state.
         month: The period, cut for each account at its own midnights.
         progress: Who wants to know how far it is.
     """
-    windows = {
-        account.code: month_bounds_ms(month, account.time_zone)
-        for account in session.scalars(select(BillingAccount).order_by(BillingAccount.code))
-    }
-    as_of_ms = rated_as_of_ms(session)
-    if not windows or as_of_ms is None:
-        return Verified(str(month), as_of_ms, 0, 0, 0, 0, (), _pending(session, (0, FOREVER_MS)), ())
-    whole = (min(start for start, _ in windows.values()), max(end for _, end in windows.values()))
-    whole = (whole[0] - whole[0] % MS_PER_DAY, -(-whole[1] // MS_PER_DAY) * MS_PER_DAY)
-    closed = closed_periods(session, windows, (CLOSED,))
-    sealed = SealedVerified()
-    for code, period in sorted(closed.items()):
-        account = session.get_one(BillingAccount, code)
-        verify_sealed(session, account, period, sealed, progress=progress)
-        sealed.statements += 1
-    rollups = list(rollup_findings(session, windows, whole, progress=progress))
-    windows = {code: window for code, window in windows.items() if code not in closed}
-    statements = _Statements(session, month, windows)
-    again = CardsAgain(session, windows, whole, as_of_ms=as_of_ms)
-    in_whole = DeviceHour.hour_ms >= whole[0], DeviceHour.hour_ms < whole[1]
-    findings = [
-        *_hours_close(session, *in_whole),
-        *statements.findings(),
-        *again.findings(progress),
-        *sealed.findings,
-        *rollups,
-    ]
+    check = MonthCheck(session, month)
+    return _verify(session, check, month, lambda tasks: _one_by_one(check, tasks, progress))
+
+
+def verify_month(database: Database, month: Month, *, jobs: int = 1, progress: Progress = unseen) -> Verified:
+    """Check a month of every account, in several processes that see one state.
+
+    Args:
+        database: The books.
+        month: The period, cut for each account at its own midnights.
+        jobs: How many processes share the work; SQLite, which cannot show them one state, has one.
+        progress: Who wants to know how far it is.
+
+    Raises:
+        WorkerEndedError: A process ended by itself.
+    """
+    with database.reading() as session:
+        if jobs == 1 or not database.is_postgresql:
+            return verify_period(session, month, progress=progress)
+        snapshot = str(session.scalar(text("SELECT pg_export_snapshot()")))
+        check = MonthCheck(session, month)
+        return _verify(
+            session,
+            check,
+            month,
+            lambda tasks: verify_in_processes(database, month, snapshot, tasks, jobs, progress),
+        )
+
+
+def _verify(
+    session: Session,
+    check: MonthCheck,
+    month: Month,
+    perform: Callable[[Sequence[Task]], Sequence[TaskFound]],
+) -> Verified:
+    if not check.windows or check.as_of_ms is None:
+        return Verified(str(month), check.as_of_ms, 0, 0, 0, 0, (), _pending(session, (0, FOREVER_MS)), ())
+    statements = _Statements(session, check)
+    tasks: list[Task] = [SealTask(code) for code in sorted(check.closed)]
+    tasks += [RollupTask(), *statements.tasks]
+    tasks += [CardsTask(tuple(group)) for group in check.again.groups()]
+    found = perform(tasks)
+    hour = DeviceHour
+    in_whole = hour.hour_ms >= check.whole[0], hour.hour_ms < check.whole[1]
     return Verified(
         period=str(month),
-        as_of_ms=as_of_ms,
-        device_hours=session.scalar(select(func.count()).select_from(DeviceHour).where(*in_whole)) or 0,
-        lines=statements.lines + sealed.lines,
-        statements=statements.count + sealed.statements,
-        days_recomputed=again.days + sealed.days,
-        findings=findings,
-        pending=_pending(session, whole),
-        late=sealed.late,
+        as_of_ms=check.as_of_ms,
+        device_hours=session.scalar(select(func.count()).select_from(hour).where(*in_whole)) or 0,
+        lines=statements.lines + _sealed_lines(session, check),
+        statements=len(statements.tasks) + len(check.closed),
+        days_recomputed=sum(one.days for one in found),
+        findings=[*_hours_close(session, *in_whole), *(each for one in found for each in one.findings)],
+        pending=_pending(session, check.whole),
+        late=[each for one in found for each in one.late],
         unrated_models=statements.unrated_models,
     )
+
+
+def _one_by_one(check: MonthCheck, tasks: Sequence[Task], progress: Progress) -> list[TaskFound]:
+    found = []
+    cards = sum(cards_of(task) for task in tasks)
+    done = 0
+    for task in tasks:
+        if isinstance(task, CardsTask):
+            progress("computing again", done, cards)
+        found.append(check.perform(task, progress))
+        done += cards_of(task)
+    return found
+
+
+def _sealed_lines(session: Session, check: MonthCheck) -> int:
+    ids = [period.id for period in check.closed.values()]
+    return session.scalar(select(func.count()).where(LedgerLine.period_id.in_(ids))) or 0
 
 
 def _pending(session: Session, window: Interval) -> list[str]:
@@ -131,56 +163,20 @@ def _hours_close(session: Session, *where: ColumnElement[bool]) -> Iterator[Find
 
 
 class _Statements:
-    """The statement of every tenant that has lines, against those lines; one tenant's at a time."""
+    """The tenants that have lines in open periods, each with a statement to be checked."""
 
-    def __init__(self, session: Session, month: Month, windows: Mapping[str, Interval]) -> None:
-        self._session = session
-        self._month = month
-        self._windows = windows
+    def __init__(self, session: Session, check: MonthCheck) -> None:
         line = LedgerLine
         rows = session.execute(
             select(line.account, line.tenant_id, func.count())
-            .where(of_month(windows))
+            .where(of_month(check.open_windows))
             .group_by(line.account, line.tenant_id)
         ).all()
-        self._of = sorted((account, tenant_id) for account, tenant_id, _ in rows)
-        self.count = len(rows)
+        self.tasks = [StatementTask(account, of) for account, of in sorted((row[0], row[1]) for row in rows)]
         self.lines = sum(lines for _, _, lines in rows)
         self.unrated_models = session.scalars(
             select(line.model)
-            .where(of_month(windows), line.currency.is_not(None), line.amount.is_(None))
+            .where(of_month(check.open_windows), line.currency.is_not(None), line.amount.is_(None))
             .distinct()
             .order_by(line.model)
         ).all()
-
-    def findings(self) -> Iterator[Finding]:
-        for account, tenant_id in self._of:
-            tenant = self._session.get_one(Tenant, tenant_id)
-            stated = state_statement(
-                self._session, COMMAND_LINE, self._month, tenant.path, account_code=account
-            )
-            self._session.expunge_all()
-            if stated.currency is None or stated.total is None or stated.rounding is None:
-                continue
-            exact = self._exact(account, tenant.path)
-            shown = exact_sum(line.shown for line in stated.lines if line.shown is not None)
-            wanted = to_currency(exact, stated.currency)
-            if stated.total != wanted or shown + stated.rounding != stated.total:
-                yield Finding(
-                    "statement_adds_up",
-                    f"{tenant.path} in {account}",
-                    f"lines: {exact}, shown {shown} + rounding {stated.rounding}, total {stated.total}",
-                )
-
-    def _exact(self, account: str, path: str) -> Decimal:
-        """The amounts of a tenant and of all below it, as its statement has them."""
-        amounts = self._session.scalars(
-            select(LedgerLine.amount)
-            .join(Tenant, Tenant.id == LedgerLine.tenant_id)
-            .where(
-                of_month({account: self._windows[account]}),
-                is_at_or_below(path),
-                LedgerLine.amount.is_not(None),
-            )
-        )
-        return exact_sum(amount for amount in amounts if amount is not None)

@@ -9,8 +9,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from itertools import groupby
-from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
 from sqlalchemy import ColumnElement, and_, false, or_, select
@@ -20,13 +18,13 @@ from accounting.ledger.calendar import day_bounds_ms
 from accounting.ledger.intervals import Interval, overlaps
 from accounting.ledger.rounding import amount_of
 from accounting.periods.card import devices_held_or_present
-from accounting.periods.compute import MS_PER_DAY, Computed, Rulebook, compute_cards, read_rulebook
+from accounting.periods.compute import MS_PER_DAY, Computed, Rulebook, read_rulebook
 from accounting.periods.findings import Finding, card_named
 from accounting.periods.lines import Line
 from accounting.periods.reading import groups_of, of_devices
+from accounting.periods.recompute import AnyRow, ComputedAs
 from accounting.periods.replacing import RATED
 from accounting.periods.statement import rated_grace_ms
-from accounting.progress import Progress, unseen
 from accounting.store.book_tables import RATED_KINDS
 from accounting.store.models import (
     DeviceHour,
@@ -36,9 +34,8 @@ from accounting.store.models import (
     Tenant,
     TenantDiscount,
 )
+from accounting.store.versions import Known
 from contract.ids import ClusterCode, DeviceKey, DeviceUuid, NodeUid
-
-_CARDS_AT_A_TIME = 16
 
 
 def of_month(windows: Mapping[str, Interval]) -> ColumnElement[bool]:
@@ -74,7 +71,7 @@ class _Amounts:
         self._prices = {row.id: row.unit_price for row in session.scalars(select(PriceVersion))}
         self._discounts = {row.id: row.percent for row in session.scalars(select(TenantDiscount))}
 
-    def findings(self, lines: Iterable[LedgerLine]) -> Iterator[Finding]:
+    def findings(self, lines: Iterable[AnyRow]) -> Iterator[Finding]:
         """Of lines that rating made: what moves money has no price."""
         for line in lines:
             wanted: Decimal | None = None
@@ -104,48 +101,56 @@ class CardsAgain:
     as_of_ms: int
     days: int = 0
     _rulebook: Rulebook = field(init=False)
+    _amounts: _Amounts = field(init=False)
     _paths: dict[int, str] = field(init=False)
     _due: dict[DeviceKey, list[int]] = field(init=False)
 
     def __post_init__(self) -> None:
         self._rulebook = read_rulebook(self.session)
+        self._amounts = _Amounts(self.session)
         self._paths = {tenant.id: tenant.path for tenant in self.session.scalars(select(Tenant))}
         self._due = defaultdict(list)
         for key, day_ms in due_days(self.session, (self.whole[0] - MS_PER_DAY, self.whole[1] + MS_PER_DAY)):
             self._due[key].append(day_ms)
 
-    def findings(self, progress: Progress = unseen) -> Iterator[Finding]:
-        """Wrong amounts; differences on cards and days that are not due."""
-        amounts, cards = _Amounts(self.session), self._cards()
+    @property
+    def computed_as(self) -> ComputedAs | None:
+        """What it is computed with; None: the month has not begun."""
         today_ms = self.as_of_ms - self.as_of_ms % MS_PER_DAY
         run = (self.whole[0], min(self.whole[1], today_ms + MS_PER_DAY))
-        done = 0
-        for group in _groups(cards):
-            progress("computing again", done, len(cards))
-            stored = _Stored(self.session, group, self.whole, self.windows)
-            for of_card in stored.lines.values():
-                yield from amounts.findings(of_card)
-            if run[0] < run[1]:
-                yield from self._of_group(group, run, stored)
-            done += len(group)
+        if run[0] >= run[1]:
+            return None
+        return ComputedAs(run, Known.now(self.session).text, self.as_of_ms, rated_grace_ms(self.session))
 
-    def _of_group(self, group: Sequence[DeviceKey], run: Interval, stored: _Stored) -> Iterator[Finding]:
-        if group[0].cluster not in self._rulebook.books:
-            for key in group:
-                detail = "no cluster of this code is registered, so no fact gives what is stored of it"
-                yield Finding("line_recomputed", card_named(key, self.whole[0]), detail)
-            return
-        grace_ms = rated_grace_ms(self.session)
-        for computed in compute_cards(
-            self.session, group, run, self._rulebook, as_of_ms=self.as_of_ms, grace_ms=grace_ms
-        ):
-            key = computed.card.key
-            due_days = self._due.get(key, ())
-            self.days += (run[1] - run[0]) // MS_PER_DAY - len(due_days)
-            yield from _hours_again(computed, stored.hours[key], due_days)
-            yield from self._lines_again(computed, stored.lines[key], due_days)
+    @property
+    def rulebook(self) -> Rulebook:
+        """The versions that hold now."""
+        return self._rulebook
 
-    def _cards(self) -> list[DeviceKey]:
+    def stored(self, cards: Sequence[DeviceKey]) -> Stored:
+        """What is stored of some cards."""
+        return Stored(self.session, cards, self.whole, self.windows)
+
+    def wrong_amounts(self, stored: Stored) -> Iterator[Finding]:
+        """Lines whose amount is not their quantity at their price."""
+        for of_card in stored.lines.values():
+            yield from self._amounts.findings(of_card)
+
+    def of_nobody(self, key: DeviceKey) -> Finding:
+        """What there is to say of a card whose cluster is none of ours."""
+        detail = "no cluster of this code is registered, so no fact gives what is stored of it"
+        return Finding("line_recomputed", card_named(key, self.whole[0]), detail)
+
+    def compare(self, computed: Computed, stored: Stored) -> Iterator[Finding]:
+        """What differs on a card, but for days that are due."""
+        key = computed.card.key
+        due_days = self._due.get(key, ())
+        self.days += (computed.run[1] - computed.run[0]) // MS_PER_DAY - len(due_days)
+        yield from _hours_again(computed, stored.hours[key], due_days)
+        yield from self._lines_again(computed, stored.lines[key], due_days)
+
+    def cards(self) -> set[DeviceKey]:
+        """All that held something or were there in the month, and all that something is stored of."""
         known = set(devices_held_or_present(self.session, self.whole, grace_ms=rated_grace_ms(self.session)))
         hour, line = DeviceHour, LedgerLine
         of_hours = select(hour.cluster, hour.node_uid, hour.device_uuid).where(
@@ -156,10 +161,10 @@ class CardsAgain:
         )
         for query in (of_hours, of_lines):
             known.update(device_of(*row) for row in self.session.execute(query.distinct()))
-        return sorted(known)
+        return known
 
     def _lines_again(
-        self, computed: Computed, lines: Sequence[LedgerLine], due_days: Sequence[int]
+        self, computed: Computed, lines: Sequence[AnyRow], due_days: Sequence[int]
     ) -> Iterator[Finding]:
         key = computed.card.key
         stored = {_stored_key(line, self._paths): _stored_values(line) for line in lines}
@@ -191,7 +196,33 @@ _HourSums: TypeAlias = tuple[int, int, int, int]
 """Present, charged, idle and down time."""
 
 
-class _Stored:
+_COLUMNS = (
+    LedgerLine.id,
+    LedgerLine.account,
+    LedgerLine.tenant_id,
+    LedgerLine.kind,
+    LedgerLine.sku,
+    LedgerLine.resource_key,
+    LedgerLine.day_ms,
+    LedgerLine.charge_from_ms,
+    LedgerLine.charge_to_ms,
+    LedgerLine.cluster,
+    LedgerLine.node_uid,
+    LedgerLine.device_uuid,
+    LedgerLine.own_quantity,
+    LedgerLine.quantity,
+    LedgerLine.held_not_running_quantity,
+    LedgerLine.degraded_quantity,
+    LedgerLine.unit,
+    LedgerLine.currency,
+    LedgerLine.price_version_id,
+    LedgerLine.policy_version_id,
+    LedgerLine.discount_version_id,
+    LedgerLine.amount,
+)
+
+
+class Stored:
     """What is stored of some cards: hours and rated lines of open periods, by card."""
 
     def __init__(
@@ -202,7 +233,7 @@ class _Stored:
         windows: Mapping[str, Interval],
     ) -> None:
         self.hours: dict[DeviceKey, dict[int, _HourSums]] = {key: {} for key in keys}
-        self.lines: dict[DeviceKey, list[LedgerLine]] = {key: [] for key in keys}
+        self.lines: dict[DeviceKey, list[AnyRow]] = {key: [] for key in keys}
         hour = DeviceHour
         columns = (hour.cluster, hour.node_uid, hour.device_uuid, hour.hour_ms)
         sums = (hour.present_ppm_ms, hour.charged_ppm_ms, hour.idle_ppm_ms, hour.down_ppm_ms)
@@ -215,21 +246,13 @@ class _Stored:
             for cluster, node_uid, device_uuid, hour_ms, present, charged, idle, down in rows:
                 of_card = self.hours[device_of(cluster, node_uid, device_uuid)]
                 of_card[hour_ms] = (present, charged, idle, down)
-            lines = session.scalars(
-                select(LedgerLine)
+            lines = session.execute(
+                select(*_COLUMNS)
                 .where(of_devices(LedgerLine, group), of_month(windows), LedgerLine.kind.in_(RATED_KINDS))
                 .order_by(LedgerLine.id)
-            ).all()
+            )
             for line in lines:
                 self.lines[device_of(line.cluster, line.node_uid, line.device_uuid)].append(line)
-            session.expunge_all()
-
-
-def _groups(cards: Sequence[DeviceKey]) -> Iterator[Sequence[DeviceKey]]:
-    """Neighbouring cards of one cluster, some at a time."""
-    for _, of_cluster in groupby(cards, key=attrgetter("cluster")):
-        rest = list(of_cluster)
-        yield from (rest[at : at + _CARDS_AT_A_TIME] for at in range(0, len(rest), _CARDS_AT_A_TIME))
 
 
 def _hours_again(
@@ -274,7 +297,7 @@ class _LineValues(NamedTuple):
     amount: Decimal | None
 
 
-def _stored_key(line: LedgerLine, paths: dict[int, str]) -> _LineKey:
+def _stored_key(line: AnyRow, paths: dict[int, str]) -> _LineKey:
     tenant = paths[line.tenant_id]
     return _LineKey(
         line.account, tenant, line.kind, line.sku, line.resource_key, line.day_ms, line.charge_from_ms
@@ -288,7 +311,7 @@ def _computed_key(line: Line) -> _LineKey:
     )
 
 
-def _stored_values(line: LedgerLine) -> _LineValues:
+def _stored_values(line: AnyRow) -> _LineValues:
     return _LineValues(
         line.charge_to_ms,
         line.own_quantity,

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from decimal import Decimal
 
 import msgspec
-from sqlalchemy import func, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from accounting.ledger.calendar import day_bounds_ms, month_of
@@ -37,67 +36,57 @@ from accounting.store.models import (
     BillingPeriod,
     IssuedStatement,
     LateDay,
-    LedgerLine,
     RatingMark,
     Tenant,
 )
+from accounting.tenants.rules import clusters_of
 from contract.ids import ClusterCode, DeviceKey, DeviceUuid, NodeUid
 
 
-@dataclass(slots=True)
-class SealedVerified:
-    """What was found about the closed periods of a month."""
-
-    findings: list[Finding] = field(default_factory=list)
-    late: list[str] = field(default_factory=list)
-    """Differences that facts explain which came after the seal."""
-    lines: int = 0
-    statements: int = 0
-    days: int = 0
+def period_named(account: BillingAccount, period: BillingPeriod) -> str:
+    """A closed period, for people."""
+    return f"{account.code} {month_of(period.starts_at_ms, account.time_zone)}"
 
 
-def verify_sealed(
-    session: Session,
-    account: BillingAccount,
-    period: BillingPeriod,
-    found: SealedVerified,
-    *,
-    progress: Progress = unseen,
-) -> None:
-    """Check one closed period, adding what it finds.
+def seal_findings(
+    session: Session, account: BillingAccount, period: BillingPeriod, *, progress: Progress = unseen
+) -> Iterator[Finding]:
+    """Check a closed period against its seal, its documents and its numbers.
 
     Args:
         session: A reading transaction.
         account: Whose.
         period: Closed.
-        found: Grows.
         progress: Who wants to know how far it is.
     """
-    name = f"{account.code} {month_of(period.starts_at_ms, account.time_zone)}"
+    name = period_named(account, period)
     broken = broken_seal(session, period, progress=progress)
     if broken is not None:
-        found.findings.append(Finding("seal", name, f"{broken} (sealed as {period.sha256})"))
-    found.findings += _documents(session, period)
-    found.findings += _totals(session, period, name)
-    found.findings += [
-        Finding("statement_numbers", issuer, "its numbers are not 1 to its last, each once")
-        for issuer in numbers_with_holes(session)
-        if issuer == account.issuer
-    ]
-    last = last_correction(session, period)
-    recomputation = Recomputation(session, account, period, known_to(period, last), progress)
-    late = _LateDays(session, watermark_of(period, last), recomputation.window)
-    for difference in recomputation.differences():
-        day = day_bounds_ms(difference.key.day_ms, account.time_zone)
-        subject = f"{difference.key.kind} of {difference.key.tenant} on " + card_named(
-            difference.card, difference.key.day_ms
-        )
-        if late.touches(difference.card, day):
-            found.late.append(f"{subject} in {name}")
-        else:
-            found.findings.append(Finding("line_recomputed", f"{subject} in {name}", _figures(difference)))
-    found.lines += session.scalar(select(func.count()).where(LedgerLine.period_id == period.id)) or 0
-    found.days += recomputation.cards * -(-(period.ends_at_ms - period.starts_at_ms) // MS_PER_DAY)
+        yield Finding("seal", name, f"{broken} (sealed as {period.sha256})")
+    yield from _documents(session, period)
+    yield from _totals(session, period, name)
+    for issuer in numbers_with_holes(session):
+        if issuer == account.issuer:
+            yield Finding("statement_numbers", issuer, "its numbers are not 1 to its last, each once")
+
+
+class SealedAgain:
+    """A closed period computed again, and which of the differences facts explain that came after the seal."""
+
+    def __init__(self, session: Session, account: BillingAccount, period: BillingPeriod) -> None:
+        last = last_correction(session, period)
+        self.recomputation = Recomputation(session, account, period, known_to(period, last))
+        self._late = _LateDays(session, watermark_of(period, last), self.recomputation.window)
+        self.clusters = frozenset(clusters_of(session, account.code))
+        self._name = period_named(account, period)
+        self._time_zone = account.time_zone
+
+    def judge(self, one: Difference) -> Finding | str:
+        """What is wrong; or what is late, and waits for a correction."""
+        subject = f"{one.key.kind} of {one.key.tenant} on {card_named(one.card, one.key.day_ms)}"
+        if self._late.touches(one.card, day_bounds_ms(one.key.day_ms, self._time_zone)):
+            return f"{subject} in {self._name}"
+        return Finding("line_recomputed", f"{subject} in {self._name}", _figures(one))
 
 
 def _figures(one: Difference) -> str:

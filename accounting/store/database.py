@@ -11,6 +11,7 @@ import copy
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from sqlalchemy import URL, Connection, Engine, event
@@ -66,16 +67,22 @@ class Database:
         seen._scope = scope  # noqa: SLF001 - its own
         return seen
 
-    def _session(self, engine: Engine) -> Session:
+    def _session(self, engine: Engine, *, snapshot: str | None = None) -> Session:
         session = Session(engine, info=scope_info(self._scope))
+        if snapshot is not None:
+            event.listen(session, "after_begin", partial(postgresql.take_snapshot, snapshot))
         if self.is_postgresql:
             event.listen(session, "after_begin", declare)
         return session
 
     @contextmanager
-    def reading(self) -> Iterator[Session]:
-        """A transaction that sees one state of the database and changes nothing."""
-        with self._session(self._reader) as session:
+    def reading(self, *, snapshot: str | None = None) -> Iterator[Session]:
+        """A transaction that sees one state of the database and changes nothing.
+
+        Args:
+            snapshot: On PostgreSQL: the state that another transaction, still open, exported under this name.
+        """
+        with self._session(self._reader, snapshot=snapshot) as session:
             yield session
             session.rollback()
 

@@ -7,9 +7,11 @@ commit, so what a writer reads cannot have changed when it writes.
 
 from __future__ import annotations
 
+import re
 import zlib
 
 from sqlalchemy import URL, Connection, Engine, Pool, create_engine, text
+from sqlalchemy.orm import Session, SessionTransaction
 
 _LOCK_TIMEOUT_MS = 30_000
 _TABLE_LOCK_TIMEOUT_MS = 10_000
@@ -20,6 +22,8 @@ _NAMESPACE = 0x534D
 """Our advisory locks are pairs (this, what); 0 is the whole of the books."""
 
 _BOOKS = 0
+
+_SNAPSHOT = re.compile(r"[0-9A-F-]+")
 
 
 def open_engine(url: URL, *, poolclass: type[Pool] | None = None) -> Engine:
@@ -36,6 +40,15 @@ def open_engine(url: URL, *, poolclass: type[Pool] | None = None) -> Engine:
     return create_engine(
         url, connect_args=arguments, pool_pre_ping=True, max_overflow=_MAX_CONNECTIONS - 5, pool_size=5
     )
+
+
+def take_snapshot(
+    name: str, _session: Session, _transaction: SessionTransaction, connection: Connection
+) -> None:
+    """See what another transaction sees; as the first thing in one's own, a listener of `after_begin`."""
+    if _SNAPSHOT.fullmatch(name) is None:
+        raise ValueError(f"{name!r} is no snapshot's name")
+    connection.exec_driver_sql(f"SET TRANSACTION SNAPSHOT '{name}'")
 
 
 def lock_books(connection: Connection) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from accounting.periods.verify import verify_period
+from accounting.periods.verify import verify_month
 from accounting.reports.books import verified_document
-from slicemeter.accounting.options import opened, parser, print_json
+from slicemeter.accounting.options import add_jobs_option, opened, parser, print_json
 from slicemeter.accounting.progress import Bar
 from slicemeter.accounting.windows import month_from
 
@@ -15,10 +15,13 @@ def main(argv: Sequence[str]) -> int:
     """Check identities, sums, and what is stored against what the facts give again."""
     made = parser("verify", "Check a month: identities, sums, recomputed against stored.")
     made.add_argument("period", help="a month, as 2026-10")
+    add_jobs_option(made)
     made.add_argument("--json", action="store_true", help="print a JSON object")
     arguments = made.parse_args(argv)
-    with opened(arguments) as database, database.reading() as session, Bar() as progress:
-        verified = verify_period(session, month_from(arguments.period), progress=progress)
+    with opened(arguments) as database, Bar() as progress:
+        verified = verify_month(
+            database, month_from(arguments.period), jobs=arguments.jobs, progress=progress
+        )
     if arguments.json:
         print_json(verified_document(verified))
         return 0 if verified.holds else 1

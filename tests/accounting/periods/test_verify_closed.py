@@ -61,12 +61,18 @@ def test_a_closed_month_holds_as_it_was_sealed(closed: Ledger) -> None:
     [
         (
             "UPDATE ledger_line SET amount = '4.51' WHERE kind = 'usage'",
-            {"seal", "statement_adds_up", "line_recomputed"},
+            {"seal", "statement_adds_up", "line_recomputed", "rollup"},
         ),
-        ("UPDATE ledger_line SET quantity = quantity - 1 WHERE kind = 'idle'", {"seal", "line_recomputed"}),
+        (
+            "UPDATE ledger_line SET quantity = quantity - 1 WHERE kind = 'idle'",
+            {"seal", "line_recomputed", "rollup"},
+        ),
         ("UPDATE ledger_line SET pod = 'other' WHERE kind = 'usage'", {"seal"}),
-        ("UPDATE ledger_line SET held_not_running_quantity = 7 WHERE kind = 'usage'", {"seal"}),
-        ("DELETE FROM ledger_line WHERE kind = 'usage'", {"seal", "statement_adds_up", "line_recomputed"}),
+        ("UPDATE ledger_line SET held_not_running_quantity = 7 WHERE kind = 'usage'", {"seal", "rollup"}),
+        (
+            "DELETE FROM ledger_line WHERE kind = 'usage'",
+            {"seal", "statement_adds_up", "line_recomputed", "rollup"},
+        ),
         ("UPDATE statement SET total = '4.51' WHERE account = 'acme'", {"statement_document"}),
         ("UPDATE statement SET number = 9 WHERE account = 'acme'", {"statement_numbers"}),
         ("DELETE FROM statement WHERE account = 'platform'", {"seal", "statement_numbers"}),
