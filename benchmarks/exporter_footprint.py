@@ -13,24 +13,18 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks.exporter_stand import MIB, NODE, Cards, FullNode, cards_of, node_object, processes_of
-from exporter.node import role
-from exporter.nvidia.nvml import NvmlSource
-from exporter.nvidia.source import SourceDownError
-from exporter.settings import load_node_settings
+from benchmarks.exporter_stand import MIB, NODE, FullNode, cards_of, node_object
 from lab.kube.double import ApiDouble
 
 AT_MOST_MIB = 64
@@ -49,16 +43,6 @@ class Footprint:
     end_mib: float
     descriptors: int
     threads: int
-
-
-def run_role(slices: int, argv: list[str]) -> int:
-    """The node role with scripted cards, in this process."""
-    with suppress(SourceDownError):
-        NvmlSource().open()  # no driver here, but pynvml is imported as where there is one
-    stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    cards = Cards(processes_of(slices), lambda: time.time_ns() // 1_000_000, has_samples=True)
-    return role.run(load_node_settings(argv, {}), cards, stop=stop)
 
 
 class Stage:
@@ -94,8 +78,7 @@ class Stage:
         return [
             sys.executable,
             "-m",
-            "benchmarks.exporter_footprint",
-            "--role",
+            "benchmarks.exporter_alone",
             str(self.slices),
             *words,
             *flags,
@@ -181,8 +164,6 @@ def rss_mib(pid: int) -> float:
 
 def main() -> int:
     """Measure and print."""
-    if sys.argv[1:2] == ["--role"]:
-        return run_role(int(sys.argv[2]), sys.argv[3:])
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
