@@ -23,11 +23,11 @@ def line_page(
     request: Request,
     service: InService,
     viewer: Reader,
-    number: Annotated[int, Query(alias="id", ge=1, le=MAX_ID)],
+    line: Annotated[int, Query(ge=1, le=MAX_ID)],
 ) -> Response:
     """One line: its versions, and the card's day in steps that add up to it."""
     with service.database.reading() as session:
-        one = explain_line(session, viewer, number)
+        one = explain_line(session, viewer, line)
         day = local_date(one.line.day_ms, one.time_zone).isoformat()
         is_energy = one.line.unit == MJ
         return render(request, "line.html", viewer=viewer, one=one, day=day, is_energy=is_energy)
