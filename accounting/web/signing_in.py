@@ -72,6 +72,8 @@ def begin(
             limits=limits_of(service.settings),
             now_ms=service.clock(),
         )
+    # Others may be failing at the same address: who was just let in is not held up on the next page.
+    service.failures.succeeded(cookie)
     response = RedirectResponse(following, status_code=303)
     keep_session(response, service, cookie)
     return response
