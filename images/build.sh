@@ -1,5 +1,5 @@
 #!/bin/sh
-# Build both images with buildah and write archives, bills of materials and sizes into build/images.
+# Build both images with buildah and write them into build/images, as docker, podman and kind load them.
 #
 # Needs buildah and a base image: BASE_IMAGE, and IMAGE_PYTHON when its Python is not 3.13. With a base that has Pango
 # and with wheels in build/wheels already (WHEELS=kept) nothing is fetched. BUILDAH_FLAGS and BUILD_FLAGS suit hosts
@@ -17,6 +17,6 @@ for part in exporter accounting; do
     --target "$part" --tag "localhost/slicemeter-$part:$version" --file Containerfile .
   rm -f "build/images/$part.tar"
   # shellcheck disable=SC2086
-  buildah ${BUILDAH_FLAGS:-} push --quiet "localhost/slicemeter-$part:$version" "oci-archive:build/images/$part.tar:$version"
+  buildah ${BUILDAH_FLAGS:-} push --quiet "localhost/slicemeter-$part:$version" "docker-archive:build/images/$part.tar:slicemeter-$part:$version"
   du -k "build/images/$part.tar"
 done

@@ -68,7 +68,7 @@ def test_a_missing_right_names_the_resource_and_the_verb(
     assert lines["kubernetes api"].verdict == "ok"
     assert lines["kubernetes namespaces"].verdict == "finding"
     assert lines["kubernetes namespaces"].detail.startswith(word)
-    assert "allow get, list and watch on namespaces" in lines["kubernetes namespaces"].way_out
+    assert "allow list and watch on namespaces" in lines["kubernetes namespaces"].way_out
     assert lines["kubernetes pods"].verdict == "ok"
 
 
