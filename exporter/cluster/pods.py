@@ -14,7 +14,7 @@ from typing import Final
 from contract.ids import PodUid, TenantKey
 from exporter.cluster.events import EventBook
 from exporter.cluster.locks import Owner
-from exporter.hami.annotations.pod_keys import PodKeys, allocation_keys, parse_pod_keys
+from exporter.hami.annotations.pod_keys import BindPhase, PodKeys, allocation_keys, parse_pod_keys
 from exporter.hami.annotations.tally import FlawTally
 from exporter.hami.holding import TERMINAL_PHASES, Holding, holding
 from exporter.hami.resources import Request, ResourceNames, requests_of
@@ -105,9 +105,11 @@ class PodSight:
 
 @dataclass(frozen=True, slots=True)
 class _Past:
-    """A pod that is gone, and when that was seen."""
+    """What a lock's ending may be judged by of a pod that is gone, and when that was seen."""
 
-    record: PodRecord
+    uid: PodUid
+    bind_phase: BindPhase | None
+    is_terminal: bool
     gone_at_ms: int
 
 
@@ -155,16 +157,19 @@ class PodBook:
     def owner(self, namespace: str, pod: str, at_ms: int) -> Owner:
         """What is known of a lock's owner, as of an instant."""
         record = self._by_name.get((namespace, pod))
+        if record is not None:
+            return self._owner(_past(record, at_ms))
         past = self._past.get((namespace, pod))
-        if record is None and past is not None and past.gone_at_ms >= at_ms:
-            record = past.record
-        if record is None:
-            return Owner(exists=False)
+        if past is not None and past.gone_at_ms >= at_ms:
+            return self._owner(past)
+        return Owner(exists=False)
+
+    def _owner(self, pod: _Past) -> Owner:
         return Owner(
             exists=True,
-            bind_phase=record.keys.bind_phase,
-            is_terminal=record.is_terminal,
-            binding_failed_ms=self._events.binding_failed_ms(record.uid),
+            bind_phase=pod.bind_phase,
+            is_terminal=pod.is_terminal,
+            binding_failed_ms=self._events.binding_failed_ms(pod.uid),
         )
 
     def by_name(self, namespace: str, pod: str) -> PodRecord | None:
@@ -180,7 +185,7 @@ class PodBook:
             record = self._read(change.object, change.seen_at_ms, deleted_at_ms)
             if record is None:
                 continue
-            self._past[record.name_key] = _Past(record, change.seen_at_ms)
+            self._past[record.name_key] = _past(record, change.seen_at_ms)
             if change.kind == "deleted":
                 gone.append(record)
         return tuple(gone)
@@ -215,3 +220,7 @@ class PodBook:
             phase_seen_at_ms=phase_seen_at_ms,
             bound_seen_at_ms=bound_seen_at_ms if pod.spec.node_name else None,
         )
+
+
+def _past(record: PodRecord, at_ms: int) -> _Past:
+    return _Past(record.uid, record.keys.bind_phase, record.is_terminal, at_ms)

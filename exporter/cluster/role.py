@@ -21,7 +21,7 @@ from contract.facts import Fact
 from exporter.cluster.core import ClusterCore, Options, Outcome
 from exporter.cluster.page import make_page
 from exporter.cluster.snapshot import Snapshot
-from exporter.cluster.state import ClusterState, decode_state, encode_state
+from exporter.cluster.state import ClusterState, Keeper, decode_state, encode_state
 from exporter.cluster.watching import ClusterWatches
 from exporter.delivery.metrics import DeliveryMetrics
 from exporter.delivery.push import Pusher, Sender
@@ -90,6 +90,7 @@ class _Role:
         # One page for a person must not fight for the file of the exporter that runs.
         self._store = None if settings.once else _open_store(settings, metrics)
         self._core = ClusterCore(_options(settings), self._restored())
+        self._keeper = Keeper()
         self._server: MetricsServer | None = None
         self._pusher: Pusher | None = None
         if self._store is None:
@@ -122,6 +123,9 @@ class _Role:
         try:
             while not self._stop.is_set():
                 self._wait(self._tick())
+            if self._store is not None and self._has_findings:
+                # The next run knows up to now what was there.
+                self._store.commit(encode_state(self._core.dump()), ())
         except Exception:  # noqa: BLE001 - whatever it was, the process ends and says so
             _log.exception("the cluster role broke")
             return 1
@@ -167,16 +171,19 @@ class _Role:
         outcome = None if seen is None else self._core.tick(seen, now_ms)
         duration_s = time.monotonic() - began_s
         if outcome is not None:
-            self._keep(outcome)
+            self._keep(outcome, now_ms)
         self._latest = snapshot = self._snapshot(outcome, now_ms, duration_s)
         self._board.publish(make_page(snapshot, self._settings.series_budget))
         self._has_findings = outcome is not None
         return time.monotonic() - began_s
 
-    def _keep(self, outcome: Outcome) -> None:
+    def _keep(self, outcome: Outcome, now_ms: int) -> None:
         facts: tuple[Fact, ...] = outcome.facts if self._settings.accounting is not None else ()
         if self._store is not None:
-            self._store.commit(encode_state(self._core.dump()), facts)
+            state = self._core.dump()
+            is_due = self._keeper.is_due(state, now_ms, is_said=bool(facts))
+            if is_due and self._store.commit(encode_state(state), facts):
+                self._keeper.kept(state, now_ms)
         for seconds in outcome.granted_s:
             self._grants.observe(seconds)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from exporter.cluster.state import ClusterState, decode_state, encode_state
+from exporter.cluster.state import ClusterState, Keeper, decode_state, encode_state
 from tests.exporter.cluster.handmade import Cluster, event, filtered, gpu_node, gpu_pod, lock
 
 
@@ -26,6 +27,49 @@ def test_the_state_is_read_back_as_it_was(cluster: Cluster) -> None:
 @pytest.mark.parametrize("stored", [b"", b"{", b"[]", b'{"format":2}', b'{"locks":3}', b"\xff"])
 def test_bytes_that_are_no_state_are_refused(stored: bytes) -> None:
     assert decode_state(stored) is None
+
+
+def test_a_state_that_was_stored_before_compression_is_read(cluster: Cluster) -> None:
+    cluster.put_pods(gpu_pod("a", annotations=filtered(), node="gpu-node"))
+    cluster.tick(1)
+    state = cluster.core.dump()
+    assert decode_state(msgspec.json.encode(state)) == state
+
+
+def test_bytes_that_were_cut_or_changed_are_refused(cluster: Cluster) -> None:
+    cluster.tick(1)
+    stored = encode_state(cluster.core.dump())
+    assert decode_state(stored[:-1]) is None
+    assert decode_state(stored[:-4] + b"\0\0\0\0") is None
+
+
+def test_a_quiet_cluster_is_stored_twice_a_minute_and_a_changed_counter_at_once(cluster: Cluster) -> None:
+    keeper = Keeper()
+    cluster.put_pods(gpu_pod("a", annotations=filtered(), node="gpu-node", bound_s=0))
+    stored: list[int] = []
+
+    def tick(at_s: int, *, is_said: bool = False) -> None:
+        cluster.tick(at_s)
+        if keeper.is_due(cluster.core.dump(), at_s * 1_000, is_said=is_said):
+            keeper.kept(cluster.core.dump(), at_s * 1_000)
+            stored.append(at_s)
+
+    for at_s in range(100, 165):
+        tick(at_s)
+    assert stored == [100, 130, 160]
+    cluster.put_nodes(gpu_node(lock=lock(165)), at_s=165)
+    tick(165)
+    assert stored[3:] == [165], "a lock was counted"
+    tick(166)
+    tick(167, is_said=True)
+    tick(168)
+    assert stored[4:] == [167], "a fact was said"
+    cluster.put_pods(gpu_pod("b", annotations=filtered(at_s=169)), at_s=169)
+    for at_s in range(169, 172):
+        tick(at_s)
+    assert stored[5:] == [169, 170, 171], "waiting time goes on each second"
+    tick(100)
+    assert stored[8:] == [100], "the clock was set back"
 
 
 def test_a_state_with_fields_that_came_later_is_read() -> None:
