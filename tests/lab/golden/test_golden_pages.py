@@ -128,7 +128,7 @@ def test_a_slice_page_shows_what_was_held_and_used(green: Reader) -> None:
 
 def test_waste_names_the_hour_that_was_held_before_anything_ran(operator: Reader) -> None:
     words = operator.page(f"/ui/waste?tenant=acme/blue&period={MONTH}").words
-    assert "blue/whole · main acme/blue, NVIDIA L4 48.00 h 1.0000" in words
+    assert "blue/whole · main acme/blue, NVIDIA L4 13,568 MiB 48.00 h 1.0000" in words
 
 
 @pytest.mark.parametrize(
