@@ -29,7 +29,7 @@ FATAL_XIDS = frozenset(
 )
 """Immediate action "reset the GPU" or "restart the machine" in NVIDIA's Xid catalog (docs.nvidia.com,
 "Analyzing Xid Errors with the Xid Catalog", driver 610). Codes that need more than themselves to be
-judged (74, 144-150, 154) are not among them; if such a card cannot go on, NVML or HAMi's health check
+judged (74, 144-150, 154, 159) are not among them; if such a card cannot go on, NVML or HAMi's health check
 says so. Nor is 109: the catalog asks for a reset, but NVIDIA's own device plugin calls it an
 application's error (with 13, 31, 43, 45 and 68) and keeps the card in service, as HAMi's does."""
 
