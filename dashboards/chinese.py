@@ -96,7 +96,7 @@ TITLES = {
     "Pushes by result": "按结果的推送",
     "Quotas": "配额",
     "Region lock held": "共享区锁被持有",
-    "Reserved, not bound": "已预留未绑定",
+    "Reserved": "已预留未绑定",
     "SM clock": "SM 时钟",
     "SM limit": "SM 上限",
     "SM limit enforced": "SM 上限已生效",

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from grafanalib import core
 
 DATASOURCE = "${datasource}"
+COLUMN_PIXELS = 60
+"""The least that a column of a table is given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,7 @@ class Panel:
         empty: What the panel says when there is nothing to show.
         place: (x, y, width, height) in Grafana's 24-column grid.
         link: A data link (title, url) for drilling down, or None; in a table it stands on every cell.
+        decimals: How many are shown; None: as many as the value needs.
     """
 
     title: str
@@ -52,6 +55,7 @@ class Panel:
     steps: Sequence[Step] = field(default=(Step(None, "green"),))
     maximum: float | None = None
     link: tuple[str, str] | None = None
+    decimals: int | None = None
 
     @property
     def grid(self) -> core.GridPos:
@@ -77,6 +81,8 @@ class Panel:
         entries: dict[str, object] = {"unit": self.unit, "min": 0, "noValue": self.empty}
         if self.maximum is not None:
             entries["max"] = self.maximum
+        if self.decimals is not None:
+            entries["decimals"] = self.decimals
         entries["thresholds"] = {
             "mode": "absolute",
             "steps": [{"color": step.color, "value": step.value} for step in self.steps],
@@ -87,8 +93,8 @@ class Panel:
         return entries
 
 
-def stat(panel: Panel) -> core.Stat:
-    """One number, now, with its recent course behind it."""
+def stat(panel: Panel, *, is_named: bool = False) -> core.Stat:
+    """One number, now, with its recent course behind it; `is_named`: beside its legend, also when alone."""
     return core.Stat(
         title=panel.title,
         description=panel.description,
@@ -98,6 +104,7 @@ def stat(panel: Panel) -> core.Stat:
         reduceCalc="lastNotNull",
         colorMode="value",
         graphMode="area",
+        textMode="value_and_name" if is_named else "auto",
         extraJson={"fieldConfig": {"defaults": panel.defaults()}},
     )
 
@@ -170,6 +177,8 @@ class Tile:
     steps: Sequence[Step] = (Step(None, "blue"),)
     legend: str = ""
     link: tuple[str, str] | None = None
+    decimals: int | None = None
+    is_named: bool = False
 
 
 def tiles(row: Sequence[Tile], *, y: int = 0, height: int = 4, empty: str) -> Iterator[core.Stat]:
@@ -187,7 +196,9 @@ def tiles(row: Sequence[Tile], *, y: int = 0, height: int = 4, empty: str) -> It
                 steps=tile.steps,
                 maximum=1 if tile.unit == "percentunit" else None,
                 link=tile.link,
-            )
+                decimals=tile.decimals,
+            ),
+            is_named=tile.is_named,
         )
 
 
@@ -225,6 +236,9 @@ def table(panel: Panel, *, key: Sequence[str], columns: Sequence[Column]) -> cor
         columns: One for each query.
     """
     headings: dict[str, str] = {f"Value #{column.letter}": column.heading for column in columns}
+    if len(panel.queries) == 1:
+        # Grafana gives the value of a lone query no letter.
+        headings["Value"] = columns[0].heading
     order = {name: place for place, name in enumerate([*key, *headings])}
     overrides = [
         {
@@ -232,6 +246,9 @@ def table(panel: Panel, *, key: Sequence[str], columns: Sequence[Column]) -> cor
             "properties": [
                 {"id": "unit", "value": column.unit},
                 {"id": "custom.cellOptions", "value": {"type": column.cell}},
+                # The text for an empty table would else stand in every cell that has no value.
+                {"id": "noValue", "value": "-"},
+                *([{"id": "max", "value": 1}] if column.cell == "gauge" else []),
                 *([{"id": "decimals", "value": column.decimals}] if column.decimals is not None else []),
             ],
         }
@@ -251,7 +268,11 @@ def table(panel: Panel, *, key: Sequence[str], columns: Sequence[Column]) -> cor
             },
         ],
         extraJson={
-            "fieldConfig": {"defaults": panel.defaults(), "overrides": overrides},
+            "fieldConfig": {
+                # Grafana's own 150 pixels a column would push the figures out of a narrow table.
+                "defaults": {**panel.defaults(), "custom": {"minWidth": COLUMN_PIXELS}},
+                "overrides": overrides,
+            },
             "options": {"showHeader": True, "cellHeight": "sm"},
         },
     )

@@ -153,7 +153,7 @@ def _curves() -> Iterator[core.TimeSeries]:
             unit="percentunit",
             empty="nobody starves in range",
             place=(12, 20, 12, 7),
-            queries=[Query(f"slice:slicemeter_sm_starved:ratio5m{MINE}", SLICE_NAME)],
+            queries=[Query(f"slice:slicemeter_sm_starved:ratio5m{MINE} > 0", SLICE_NAME)],
             steps=(Step(None, "green"), Step(DEFAULT.starved_ratio, "red")),
         )
     )

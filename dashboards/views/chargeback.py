@@ -40,6 +40,8 @@ def _tiles() -> Iterator[core.Stat]:
                 "none",
                 f"sum by (currency) ({_COST})",
                 legend="{{currency}}",
+                decimals=2,
+                is_named=True,
             ),
             Tile(
                 "Idle",
@@ -47,12 +49,15 @@ def _tiles() -> Iterator[core.Stat]:
                 "none",
                 f"sum by (currency) ({_IDLE})",
                 legend="{{currency}}",
+                decimals=2,
+                is_named=True,
             ),
             Tile(
                 "Card-hours charged",
                 "Whole cards times hours. Bad: far from what the fleet has.",
                 "none",
                 f"sum({_TIME}) / 3600",
+                decimals=2,
             ),
             Tile(
                 "Invariants broken",
@@ -99,9 +104,9 @@ def _tables() -> Iterator[core.Table]:
             unit="none",
             empty=_NONE,
             place=(0, 7, 12, 10),
-            queries=[Query(f"sum by (account, tenant, currency, period) ({_COST})")],
+            queries=[Query(f"sum by (tenant, currency) ({_COST})")],
         ),
-        key=("account", "tenant", "currency", "period"),
+        key=("tenant", "currency"),
         columns=(Column("A", "amount", "none", decimals=2),),
     )
     yield table(
@@ -111,9 +116,9 @@ def _tables() -> Iterator[core.Table]:
             unit="none",
             empty=_NONE,
             place=(12, 7, 12, 10),
-            queries=[Query(_COST)],
+            queries=[Query(f"sum by (tenant, sku, currency) ({_COST})")],
         ),
-        key=("account", "tenant", "sku", "currency", "period"),
+        key=("tenant", "sku", "currency"),
         columns=(Column("A", "amount", "none", decimals=2),),
     )
     yield table(
@@ -123,9 +128,9 @@ def _tables() -> Iterator[core.Table]:
             unit="none",
             empty=_NONE,
             place=(0, 17, 12, 9),
-            queries=[Query(f"{_TIME} / 3600")],
+            queries=[Query(f"sum by (tenant, model) ({_TIME}) / 3600")],
         ),
-        key=("account", "tenant", "model", "period"),
+        key=("tenant", "model"),
         columns=(Column("A", "card-hours", "none", decimals=2),),
     )
     yield table(

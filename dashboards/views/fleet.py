@@ -77,7 +77,7 @@ def _tiles() -> Iterator[core.Stat]:
                 rising(1),
             ),
             Tile(
-                "Reserved, not bound",
+                "Reserved",
                 "Memory promised to pods that are not bound. Bad: it does not go down.",
                 "bytes",
                 total("reservation_memory_bytes", NODE),

@@ -101,7 +101,7 @@ def _neighbours() -> Iterator[core.TimeSeries]:
             unit="percentunit",
             empty="nobody starves in range",
             place=(12, 4, 12, 8),
-            queries=each(f"slice:slicemeter_sm_starved:ratio5m{{{MINE}}}", _SLICE),
+            queries=each(f"slice:slicemeter_sm_starved:ratio5m{{{MINE}}} > 0", _SLICE),
             steps=(Step(None, "green"), Step(DEFAULT.starved_ratio, "red")),
             link=_TO_CARD,
         )
