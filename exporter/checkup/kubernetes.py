@@ -149,9 +149,7 @@ def _no_api(error: KubeError) -> Line:
 def _refused(resource: Resource[Any], verb: str, error: KubeError) -> Line:
     way_out = "see the API server's log; the exporter itself goes on trying"
     if error.reason == "forbidden":
-        way_out = (
-            f"allow list and watch on {resource.name} to the exporter's service account (ClusterRole)"
-        )
+        way_out = f"allow list and watch on {resource.name} to the exporter's service account (ClusterRole)"
     elif error.reason in _WAYS_OUT:
         way_out = _WAYS_OUT[error.reason]
     return finding(_name(resource), f"{verb}: {error.detail}", way_out)
