@@ -16,9 +16,11 @@ from dataclasses import dataclass
 from sqlalchemy import delete, or_, select, update
 from sqlalchemy.orm import Session
 
+from accounting.access.audit import record
 from accounting.access.refusal import TokenRefusedError
 from accounting.access.tokens import viewer_of_prefix
 from accounting.access.viewer import READERS, Viewer
+from accounting.errors import NotFoundError
 from accounting.settings import Settings
 from accounting.store.models import WebSession
 from accounting.store.walls import NOBODY, Scope, seeing
@@ -135,6 +137,58 @@ def note_session(session: Session, cookie: str, *, now_ms: int) -> None:
 def end_session(session: Session, cookie: str) -> None:
     """End a session for good, whoever else has its cookie."""
     session.execute(delete(WebSession).where(WebSession.sha256 == _sha256(cookie)))
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A session as an operator sees it, without anything that opens it.
+
+    Attributes:
+        who: The token's name, or the person's.
+        role: What it may do; None: what the token may.
+        tenant_path: The subtree that a person reads.
+        began_at_ms: Since when.
+        seen_at_ms: The latest request, to within a few minutes.
+        expires_at_ms: Until when at most.
+    """
+
+    who: str
+    role: str | None
+    tenant_path: str | None
+    began_at_ms: int
+    seen_at_ms: int
+    expires_at_ms: int
+
+
+def list_sessions(session: Session, *, now_ms: int) -> list[Standing]:
+    """The sessions that did not reach their end in time, by who has them."""
+    rows = session.scalars(select(WebSession).where(WebSession.expires_at_ms > now_ms))
+    found = [
+        Standing(
+            row.person or f"token:{row.token_prefix}",
+            row.role,
+            row.tenant_path,
+            row.began_at_ms,
+            row.seen_at_ms,
+            row.expires_at_ms,
+        )
+        for row in rows
+    ]
+    return sorted(found, key=lambda one: (one.who, one.began_at_ms))
+
+
+def end_sessions_of(session: Session, who: str, *, by: Viewer, now_ms: int) -> int:
+    """End every session of a person or a token, as `list_sessions` names them; returns how many.
+
+    Raises:
+        NotFoundError: There is none.
+    """
+    is_theirs = or_(WebSession.person == who, WebSession.token_prefix == who.removeprefix("token:"))
+    ended = session.scalars(delete(WebSession).where(is_theirs).returning(WebSession.sha256)).all()
+    if not ended:
+        raise NotFoundError(f'no session of "{who}"; list them with: slicemeter accounting session list')
+    record(session, at_ms=now_ms, by=by, action="session end", what=who, after={"sessions": len(ended)})
+    return len(ended)
 
 
 def _sha256(cookie: str) -> str:

@@ -15,6 +15,7 @@ COMMANDS = {
     "cluster": "the clusters that report",
     "account": "the accounts that get statements",
     "token": "who may report and who may read",
+    "session": "who is signed in at the page",
     "tenant": "the tree of tenants",
     "price": "prices by SKU and GPU model",
     "policy": "how shares, idle capacity, energy and unallocated use are treated",

@@ -75,7 +75,8 @@ def main(argv: Sequence[str]) -> int:
     add_jobs_option(made)
     arguments = made.parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    logging.getLogger("alembic").setLevel(logging.WARNING)
+    for chatty in ("alembic", "httpx"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
     settings = Settings(
         grace_ms=round(arguments.grace_seconds * 1000),
         rate_interval_seconds=arguments.rate_interval,
