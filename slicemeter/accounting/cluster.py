@@ -1,8 +1,9 @@
-"""`slicemeter accounting cluster add|trust|distrust|list`: the clusters that report, and their keys."""
+"""`slicemeter accounting cluster add|trust|distrust|register|list`: who reports, by which keys."""
 
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from accounting.access.trust import (
 from accounting.access.viewer import COMMAND_LINE
 from accounting.errors import InvalidError
 from accounting.store.database import Database
+from accounting.tenants.registration import read_registration, register
 from accounting.tenants.registry import add_cluster, list_clusters
 from slicemeter.accounting.options import Parser, add_database_option, now_ms, opened, print_json, print_table
 
@@ -62,8 +64,19 @@ def _parser() -> Parser:
     )
     distrust = actions.add_parser("distrust", help="refuse its own tokens from now on")
     distrust.add_argument("code", help="a cluster whose keys are trusted")
+    register_ = actions.add_parser(
+        "register",
+        help="add the accounts and clusters of a file that are not there yet, and trust the keys in it; "
+        "may be asked again and again",
+    )
+    register_.add_argument(
+        "file",
+        type=Path,
+        help='JSON: {"accounts": [{code, kind, currency, timeZone, graceDays}], "clusters": [{code, account, '
+        "platformAccount, trust: {issuer, jwks, audience, nodeExporter, clusterExporter}}]}",
+    )
     show = actions.add_parser("list", help="show the clusters")
-    for action in (add, trust, distrust, show):
+    for action in (add, trust, distrust, register_, show):
         add_database_option(action)
         action.add_argument("--json", action="store_true", help="one JSON object a line")
     return made
@@ -88,8 +101,22 @@ def main(argv: Sequence[str]) -> int:
         elif arguments.action == "distrust":
             with database.writing() as session:
                 distrust_cluster(session, arguments.code, by=COMMAND_LINE, now_ms=now_ms())
-        _show(database, None if arguments.action == "list" else arguments.code, as_json=arguments.json)
+        elif arguments.action == "register":
+            _register(database, arguments)
+        _show(database, getattr(arguments, "code", None), as_json=arguments.json)
     return 0
+
+
+def _register(database: Database, arguments: argparse.Namespace) -> None:
+    try:
+        text = arguments.file.read_bytes()
+    except OSError as error:
+        raise InvalidError(f"cannot read {arguments.file}: {error.strerror}") from None
+    wanted = read_registration(text, str(arguments.file))
+    with database.writing() as session:
+        done = register(session, wanted, by=COMMAND_LINE, now_ms=now_ms())
+    for each in done or ["nothing to add"]:
+        print(each, file=sys.stderr)
 
 
 def _trust(database: Database, arguments: argparse.Namespace) -> None:

@@ -178,7 +178,7 @@ readinessProbe:
 {{- end }}
 {{- end -}}
 
-{{/* A Job's pod on the books: (dict "root" $ "name" n "args" list "key" secret-key). */}}
+{{/* A Job's pod on the books: (dict "root" $ "name" n "args" list "key" secret-key "retries" n "configMap" name-or-nothing). */}}
 {{- define "slicemeter.booksJob" -}}
 {{- $root := .root -}}
 {{- $accounting := $root.Values.accounting -}}
@@ -219,6 +219,13 @@ template:
           {{- toYaml $accounting.resources | nindent 10 }}
         volumeMounts:
           {{- include "slicemeter.booksMounts" $root | nindent 10 }}
+          {{- with .configMap }}
+          - {name: file, mountPath: /etc/slicemeter/file, readOnly: true}
+          {{- end }}
     volumes:
       {{- include "slicemeter.booksVolumes" $root | nindent 6 }}
+      {{- with .configMap }}
+      - name: file
+        configMap: {name: {{ . }}}
+      {{- end }}
 {{- end -}}
