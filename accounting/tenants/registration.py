@@ -149,8 +149,8 @@ def _same(thing: str, what: str, there: object, wanted: object) -> None:
     if there != wanted:
         name = what.replace("_", " ")
         raise ConflictError(
-            f"{thing}: its {name} is {there}, the file says {wanted}; a file changes nothing that is there, so "
-            "write what is"
+            f"{thing}: its {name} is {there}, the file says {wanted}; a file changes nothing that is there, "
+            "so write what is"
         )
 
 
