@@ -8,9 +8,10 @@ changing request that did not pass `own_form`.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from fastapi import Depends, FastAPI
-from fastapi.responses import RedirectResponse
+from fastapi.responses import RedirectResponse, Response
 from fastapi.staticfiles import StaticFiles
 
 from accounting.api.app import create_app
@@ -27,6 +28,16 @@ from accounting.web.paths import HOME, STATIC, UI
 _STATIC_FILES = Path(__file__).parent / "static"
 
 
+class _OwnFiles(StaticFiles):
+    """Style and script, which a browser keeps and asks after: they are nobody's."""
+
+    def file_response(self, *args: Any, **kwargs: Any) -> Response:
+        """A file, or 304 for whoever has it."""
+        response = super().file_response(*args, **kwargs)
+        response.headers["Cache-Control"] = "no-cache"
+        return response
+
+
 def create_service(
     settings: Settings, *, database: Database, clock: Clock, money: Money | None = None
 ) -> FastAPI:
@@ -39,7 +50,7 @@ def create_service(
     for router in (signing_in.router, oidc.router, *ROUTERS):
         pages.include_router(router)
     app.mount(UI, pages)
-    app.mount(STATIC, StaticFiles(directory=_STATIC_FILES))
+    app.mount(STATIC, _OwnFiles(directory=_STATIC_FILES))
     app.add_api_route("/", _home, include_in_schema=False)
     return app
 

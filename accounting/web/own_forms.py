@@ -20,6 +20,7 @@ FIELD = "csrf_token"
 _HEADER = "x-csrf-token"
 _FORM_TYPE = "application/x-www-form-urlencoded"
 _MAX_FIELDS = 200
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 Fields: TypeAlias = dict[str, str]
 
@@ -69,6 +70,12 @@ def form_token(request: Request, service: WholeService) -> str:
     """What the forms of a page carry in `csrf_token`; empty for who comes without a cookie."""
     cookie = session_cookie(request, service)
     return csrf_token(cookie) if cookie else ""
+
+
+def is_without_tls(request: Request) -> bool:
+    """Whether a form was sent from a page that browsers keep no `Secure` cookie for."""
+    origin = urlsplit(request.headers.get("origin", ""))
+    return origin.scheme == "http" and origin.hostname not in _LOOPBACK
 
 
 def _has_bearer(request: Request) -> bool:

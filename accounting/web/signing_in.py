@@ -5,6 +5,7 @@ Invariant: whoever signs in gets a new session; one that the browser had before 
 
 from __future__ import annotations
 
+import logging
 from typing import Annotated
 from urllib.parse import quote
 
@@ -19,11 +20,18 @@ from accounting.api.dependencies import Service, WholeService, held_up, session_
 from accounting.api.problems import Problem
 from accounting.store.walls import NOBODY, Scope
 from accounting.web.cookies import forget_session, keep_session
-from accounting.web.own_forms import Form
+from accounting.web.own_forms import Form, is_without_tls
 from accounting.web.paths import HOME, OIDC_START, SIGN_IN, page_or_home
 from accounting.web.rendering import render
 
 router = APIRouter()
+
+_log = logging.getLogger(__name__)
+
+_WITHOUT_TLS = (
+    "this page was opened without TLS, so your browser would not keep the session; open it by https://, "
+    "or, on this computer alone, serve with --insecure-cookies"
+)
 
 
 @router.get("/sign-in")
@@ -38,6 +46,8 @@ def sign_in_page(
 def sign_in(request: Request, service: WholeService, form: Form) -> Response:
     """Begin a session with a token, and go to the page that was asked for."""
     token, following = form.get("token", "").strip(), page_or_home(form.get("next", ""))
+    if service.settings.are_cookies_secure and is_without_tls(request):
+        return _form(request, following=following, refused=Problem(400, _WITHOUT_TLS))
     try:
         viewer = held_up(request, service, token, lambda: _reader_of(service, token))
     except Problem as refused:
@@ -72,6 +82,7 @@ def begin(
             limits=limits_of(service.settings),
             now_ms=service.clock(),
         )
+    _log.info("%s signed in at the page as %s", viewer.name, viewer.role)
     # Others may be failing at the same address: who was just let in is not held up on the next page.
     service.failures.succeeded(cookie)
     response = RedirectResponse(following, status_code=303)

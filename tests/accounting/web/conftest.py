@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Browser", "api", "browser"]
 
 SESSION = "__Host-slicemeter"
-ORIGIN = "http://accounting"
+ORIGIN = "https://accounting"
 CALLBACK = "https://accounting/ui/oidc/callback"
 SECRET = "a secret: with + and %"
 PEOPLE = (

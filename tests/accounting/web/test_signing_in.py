@@ -117,3 +117,30 @@ def test_a_page_keeps_its_question_through_the_sign_in() -> None:
 def test_the_first_page_is_the_overview(browser: Browser) -> None:
     answer = browser.get("/")
     assert (answer.status_code, answer.headers["Location"]) == (303, "/ui/")
+
+
+def test_who_opens_the_page_without_tls_is_told_why_no_session_would_hold(browser: Browser) -> None:
+    token = browser.api.token("operator")
+    answer = browser.post("/ui/sign-in", {"token": token}, headers={"Origin": "http://accounting"})
+    assert answer.status_code == 400
+    assert "opened without TLS" in answer.text
+    assert "--insecure-cookies" in answer.text
+    assert browser.cookies == {}
+
+
+def test_who_signed_in_is_in_the_log(browser: Browser, caplog: pytest.LogCaptureFixture) -> None:
+    token = browser.api.token("operator")
+    with caplog.at_level(logging.INFO):
+        browser.sign_in(token)
+    assert f"token:{token.split('_')[1]} signed in at the page as operator" in caplog.text
+
+
+def test_style_is_kept_by_browsers_and_asked_after(browser: Browser) -> None:
+    answer = browser.get("/static/site.css")
+    assert answer.status_code == 200
+    assert answer.headers["Content-Type"].startswith("text/css")
+    assert answer.headers["Cache-Control"] == "no-cache"
+    again = browser.get("/static/site.css", headers={"If-None-Match": answer.headers["ETag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    for path in ("/static/../app.py", "/static/%2e%2e/app.py", "/static/", "/static/nowhere"):
+        assert browser.get(path).status_code == 404
