@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from sqlalchemy import ColumnElement, func, select, tuple_
 from sqlalchemy.orm import Session
@@ -19,7 +19,7 @@ from accounting.reports.documents import Document, card_coverage_document, insta
 from accounting.reports.grouping import Filters
 from accounting.reports.paging import EVERYTHING, Asked, Key, Page, cursor_after, page_cut
 from accounting.reports.usage import CardSums, card_sums_document
-from accounting.store.models import DeviceEnergy, DeviceHour
+from accounting.store.models import DeviceEnergy, DeviceHour, RollupHour
 from contract.units import PPM
 
 _SUMS = ("present_ppm_ms", "charged_ppm_ms", "idle_ppm_ms", "down_ppm_ms", "confirmed_ms")
@@ -34,6 +34,8 @@ _ENERGY = (
 )
 _COLUMNS = {"device": "device_uuid", "day": "hour_ms"}
 _KEY = (DeviceHour.cluster, DeviceHour.hour_ms, DeviceHour.node_uid, DeviceHour.device_uuid)
+_ON_ROLLUP = frozenset({"cluster", "model", "day"})
+_Source: TypeAlias = type[DeviceHour] | type[RollupHour]
 _SPLIT = 1_000_000
 """Sums of a fleet's month do not fit into 64 bits: millions and the rest are added apart."""
 
@@ -89,12 +91,12 @@ def report_capacity(
         asked: Which page of the hours.
     """
     columns = (filters or Filters()).columns()
-    where = [DeviceHour.hour_ms >= window[0], DeviceHour.hour_ms < window[1]]
-    where += [getattr(DeviceHour, name) == value for name, value in columns.items()]
+    where = _conditions(DeviceHour, window, columns)
+    source = RollupHour if {*group_by, *columns} <= _ON_ROLLUP else DeviceHour
     page: Page[DeviceHour] = Page((), None)
     if not group_by:
         page = _page(session, where, asked)
-    groups = _groups(session, where, group_by, time_zone)
+    groups = _groups(session, source, _conditions(source, window, columns), group_by, time_zone)
     of_energy = [DeviceEnergy.hour_ms >= window[0], DeviceEnergy.hour_ms < window[1]]
     of_energy.append(_energy_of_cards(where, has_filters=bool(columns)))
     return CapacityReport(
@@ -107,6 +109,11 @@ def report_capacity(
         energy=_energy(session, page.rows),
         energy_sums=_energy_sums(session, of_energy),
     )
+
+
+def _conditions(source: _Source, window: Interval, columns: Mapping[str, str]) -> list[ColumnElement[bool]]:
+    of_columns = [getattr(source, name) == value for name, value in columns.items()]
+    return [source.hour_ms >= window[0], source.hour_ms < window[1], *of_columns]
 
 
 def _page(session: Session, where: Sequence[ColumnElement[bool]], asked: Asked) -> Page[DeviceHour]:
@@ -129,11 +136,16 @@ def _whole(millions: Any, rest: Any) -> int:
 
 
 def _groups(
-    session: Session, where: Sequence[ColumnElement[bool]], group_by: Sequence[str], time_zone: str
+    session: Session,
+    source: _Source,
+    where: Sequence[ColumnElement[bool]],
+    group_by: Sequence[str],
+    time_zone: str,
 ) -> list[CapacityGroup]:
-    columns = [getattr(DeviceHour, _COLUMNS.get(key, key)) for key in group_by]
-    sums = [part for name in _SUMS for part in _split_sum(getattr(DeviceHour, name))]
-    query = select(*columns, func.count(), *sums).where(*where).group_by(*columns)
+    columns = [getattr(source, _COLUMNS.get(key, key)) for key in group_by]
+    sums = [part for name in _SUMS for part in _split_sum(getattr(source, name))]
+    count: Any = func.sum(RollupHour.device_count) if source is RollupHour else func.count()
+    query = select(*columns, count, *sums).where(*where).group_by(*columns)
     value_of: dict[str, Callable[[Any], str]] = {
         "day": lambda hour_ms: local_date(hour_ms, time_zone).isoformat()
     }
@@ -141,8 +153,10 @@ def _groups(
     for row in session.execute(query):
         keys = tuple(value_of.get(key, str)(value) for key, value in zip(group_by, row, strict=False))
         hours, *parts = row[len(columns) :]
+        if group_by and not hours:
+            continue  # taken away, and not merged yet
         quantities = [_whole(*parts[at : at + 2]) for at in range(0, len(parts), 2)]
-        one = CapacityGroup(keys, hours, CardSums(*quantities))
+        one = CapacityGroup(keys, int(hours or 0), CardSums(*quantities))
         known = found.get(keys)
         found[keys] = (
             one

@@ -17,8 +17,9 @@ from accounting.access.viewer import Viewer
 from accounting.ledger.calendar import at_text
 from accounting.ledger.intervals import Interval, overlaps
 from accounting.ledger.sweep import Segment
-from accounting.periods.card import Card, HeldSlice, devices_held_or_present, read_card
+from accounting.periods.card import Card, HeldSlice, devices_held_or_present, read_cards
 from accounting.periods.compute import Rulebook, cuts_of, read_rulebook
+from accounting.periods.recompute import groups_of_cards
 from accounting.periods.statement import rated_as_of_ms, rated_grace_ms
 from accounting.periods.tariff import Books
 from accounting.periods.use import SliceUses, UnallocatedUse, Use, add_uses, unallocated_uses
@@ -124,17 +125,20 @@ def _swept_usage(  # noqa: PLR0917 - a report and all that narrows it
     rulebook = read_rulebook(session)
     found: list[_Found] = []
     segments: list[Segment] = []
-    for key in devices_held_or_present(session, window, grace_ms=grace_ms):
-        if filters.cluster not in {None, key.cluster}:
-            continue
-        card = read_card(session, key, window, as_of_ms=as_of_ms, grace_ms=grace_ms)
-        swept = sweep_card(card, rulebook)
-        segments += swept
-        found += [
-            one
-            for one in _slices(card, swept, rulebook.books[key.cluster])
-            if one.tenant in tenants and _is_asked(one, filters)
-        ]
+    keys = [
+        key
+        for key in devices_held_or_present(session, window, grace_ms=grace_ms)
+        if filters.cluster in {None, key.cluster}
+    ]
+    for group in groups_of_cards(keys):
+        for card in read_cards(session, group, window, as_of_ms=as_of_ms, grace_ms=grace_ms):
+            swept = sweep_card(card, rulebook)
+            segments += swept
+            found += [
+                one
+                for one in _slices(card, swept, rulebook.books[card.key.cluster])
+                if one.tenant in tenants and _is_asked(one, filters)
+            ]
     ids = [(one.slice.allocation.slice_key.cluster, one.allocation_id) for one in found]
     uses = SliceUses(session, ids, window)
     rows = [

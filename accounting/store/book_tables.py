@@ -233,6 +233,8 @@ class LedgerLine(Base):
             name="correction_has_origin",
         ),
         Index(None, "tenant_id", "day_ms"),
+        # Lines of a month lie together; an index of every line would cost rating more than it saves.
+        Index(None, "period_id", "day_ms", postgresql_using="brin"),
         Index(
             None,
             "corrects_period_id",

@@ -12,9 +12,11 @@ from sqlalchemy import func, select, text
 from accounting.access.viewer import COMMAND_LINE
 from accounting.ledger.calendar import parse_month
 from accounting.periods.rollups import rebuild_rollups
+from accounting.reports.capacity import report_capacity
 from accounting.reports.cost import report_cost
 from accounting.reports.ledger_sums import SummedLines, source_of, sum_lines
 from accounting.reports.spans import month_span
+from accounting.reports.usage import CardSums
 from accounting.store.models import LedgerLine, RollupDay, RollupHour
 from contract.facts import AllocationFact, PresenceFact
 from contract.ids import DeviceUuid, TenantKey
@@ -152,3 +154,22 @@ def test_verify_names_the_first_day_whose_roll_up_differs_and_a_rebuild_mends_it
     with rated.database.writing() as session:
         rebuild_rollups(session)
     assert rated.verify().holds
+
+
+def test_capacity_says_the_same_from_the_roll_up_and_from_the_devices(rated: Ledger, at: At) -> None:
+    day = (at("00:00"), at("00:00", 2))
+
+    def totals(*keys: str) -> tuple[int, CardSums]:
+        with rated.database.reading() as session:
+            found = report_capacity(session, day, group_by=keys)
+        return sum(group.hours for group in found.groups), found.sums
+
+    # A device stands in its own hours alone, so asking for it takes the other source.
+    assert (
+        totals("cluster", "model", "day")
+        == totals("device")
+        == (
+            4,
+            CardSums(4 * CARD_HOUR, 2 * CARD_HOUR, 2 * CARD_HOUR, 0, 4 * HOUR),
+        )
+    )
