@@ -17,7 +17,7 @@ from exporter.kube.cancellation import Cancellation
 from exporter.kube.client import ApiClient
 from exporter.kube.cluster_uid import KUBE_SYSTEM
 from exporter.kube.errors import KubeError
-from exporter.kube.feed import ANY_VERSION, Feed, Listed, Timing
+from exporter.kube.feed import ANY_VERSION, NEWEST_VERSION, Feed, Listed, Timing
 from exporter.kube.objects import Meta, Namespace
 from exporter.kube.resources import Resource
 
@@ -115,7 +115,8 @@ def _watched(access: KubeAccess, client: ApiClient, resource: Resource[Any], lis
 
 
 def _listed(client: ApiClient, resource: Resource[Any], stop: Cancellation) -> Listed[Any]:
-    return _feed(client, resource, stop).list_objects(ANY_VERSION)
+    version = NEWEST_VERSION if resource.is_paged else ANY_VERSION
+    return _feed(client, resource, stop).list_objects(version)
 
 
 def _feed(client: ApiClient, resource: Resource[Any], stop: Cancellation) -> Feed[Any]:

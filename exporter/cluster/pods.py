@@ -29,12 +29,18 @@ NameKey = tuple[str, str]
 
 
 def slim_pod(pod: Pod, names: ResourceNames) -> Pod:
-    """A pod that has nothing to do with GPUs, reduced to who it is: most pods of a cluster are such."""
+    """A pod that has nothing to do with GPUs, reduced to who it is and since when: most are such."""
     if requests_of(pod, names) or allocation_keys(pod.metadata.annotations):
         return pod
     meta = pod.metadata
     return Pod(
-        Meta(name=meta.name, uid=meta.uid, namespace=meta.namespace, resource_version=meta.resource_version)
+        Meta(
+            name=meta.name,
+            uid=meta.uid,
+            namespace=meta.namespace,
+            resource_version=meta.resource_version,
+            creation_timestamp=meta.creation_timestamp,
+        )
     )
 
 

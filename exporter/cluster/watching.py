@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -19,13 +19,36 @@ from exporter.cluster.snapshot import CollectorHealth
 from exporter.hami.resources import ResourceNames
 from exporter.kube.client import ApiClient
 from exporter.kube.cluster_uid import cluster_uid
-from exporter.kube.resources import events, namespaces, nodes, pods, quotas
+from exporter.kube.objects import Event, Namespace, Node, Pod, ResourceQuota
+from exporter.kube.resources import Resource, events, namespaces, nodes, pods, quotas
 from exporter.kube.watch import ObjectWatch
 
 # The kubelet's own events are by far the most, and none of them is a scheduler's word.
 _NOISE: Final = ("Pulling", "Pulled", "Created", "Started", "Killing", "BackOff", "Unhealthy", "Scheduled")
 USUAL_NAMES: Final = ResourceNames()
 EVENT_SELECTOR: Final = ",".join(["involvedObject.kind=Pod", *(f"reason!={reason}" for reason in _NOISE)])
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What the cluster role lists and watches, and how."""
+
+    pods: Resource[Pod]
+    nodes: Resource[Node]
+    namespaces: Resource[Namespace]
+    events: Resource[Event]
+    quotas: Resource[ResourceQuota]
+
+    @classmethod
+    def by(cls, names: ResourceNames) -> Watched:
+        """All of them; the large ones in pages, and of pods without GPUs only who they are."""
+        return cls(
+            pods=replace(pods(), is_paged=True, slim=partial(slim_pod, names=names)),
+            nodes=replace(nodes(), is_paged=True),
+            namespaces=namespaces(),
+            events=replace(events(EVENT_SELECTOR), is_paged=True),
+            quotas=quotas(),
+        )
 
 
 class ClusterWatches:
@@ -40,13 +63,12 @@ class ClusterWatches:
     def __init__(
         self, client: ApiClient, on_change: Callable[[], None], names: ResourceNames = USUAL_NAMES
     ) -> None:
-        all_pods = replace(pods(), is_paged=True, slim=partial(slim_pod, names=names))
-        self._pods = ObjectWatch(client, all_pods, on_change=on_change)
-        self._nodes = ObjectWatch(client, replace(nodes(), is_paged=True), on_change=on_change)
-        self._namespaces = ObjectWatch(client, namespaces(), on_change=on_change)
-        all_events = replace(events(EVENT_SELECTOR), is_paged=True)
-        self._events = ObjectWatch(client, all_events, on_change=on_change)
-        self._quotas = ObjectWatch(client, quotas(), on_change=on_change)
+        watched = Watched.by(names)
+        self._pods = ObjectWatch(client, watched.pods, on_change=on_change)
+        self._nodes = ObjectWatch(client, watched.nodes, on_change=on_change)
+        self._namespaces = ObjectWatch(client, watched.namespaces, on_change=on_change)
+        self._events = ObjectWatch(client, watched.events, on_change=on_change)
+        self._quotas = ObjectWatch(client, watched.quotas, on_change=on_change)
         self._needed: tuple[ObjectWatch[Any], ...] = (self._pods, self._nodes, self._namespaces)
         self._all: tuple[ObjectWatch[Any], ...] = (*self._needed, self._events, self._quotas)
 

@@ -267,4 +267,6 @@ def test_a_pod_that_asks_for_a_gpu_or_carries_an_allocation_is_kept_whole(raw: d
 def test_of_any_other_pod_only_who_it_is_is_kept() -> None:
     pod = msgspec.convert(gpu_pod("plain", limits={"cpu": "1"}, annotations={"a": "b"}, node="n"), Pod)
     slim = slim_pod(pod, ResourceNames())
-    assert slim == Pod(Meta(name="plain", uid="uid-team-plain", namespace="team"))
+    assert slim == Pod(
+        Meta(name="plain", uid="uid-team-plain", namespace="team", creation_timestamp=clock(0))
+    )
