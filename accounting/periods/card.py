@@ -141,8 +141,17 @@ def _node(facts: CardFacts, slices: Collection[HeldSlice]) -> str:
     return max((one.allocation.node for one in slices), default="")
 
 
-def devices_held_or_present(session: Session, window: Interval, *, grace_ms: int) -> list[DeviceKey]:
-    """Every device that some fact speaks of in a window."""
+def devices_held_or_present(
+    session: Session, window: Interval, *, grace_ms: int, only: tuple[str, str] | None = None
+) -> list[DeviceKey]:
+    """Every device that some fact speaks of in a window.
+
+    Args:
+        session: A reading transaction.
+        window: From when to when.
+        grace_ms: How long a slice is held after its last confirmation.
+        only: The cluster and UUID of the one that is looked for, on whatever nodes it was.
+    """
     found: set[DeviceKey] = set()
     reports = select(PresenceReport.cluster, PresenceReport.node_uid, PresenceReport.device_uuid).where(
         PresenceReport.from_ms < window[1], PresenceReport.to_ms > window[0] - BRIDGE_MS
@@ -150,6 +159,9 @@ def devices_held_or_present(session: Session, window: Interval, *, grace_ms: int
     holds = select(AllocationReport.cluster, AllocationReport.node_uid, AllocationReport.device_uuid).where(
         *held_in(window, grace_ms)
     )
+    if only is not None:
+        reports = reports.where(PresenceReport.cluster == only[0], PresenceReport.device_uuid == only[1])
+        holds = holds.where(AllocationReport.cluster == only[0], AllocationReport.device_uuid == only[1])
     for statement in (reports, holds):
         for cluster, node_uid, device_uuid in session.execute(statement.distinct()):
             found.add(DeviceKey(ClusterCode(cluster), NodeUid(node_uid), DeviceUuid(device_uuid)))

@@ -151,11 +151,7 @@ def _no_card(cluster: str, device_uuid: str) -> NotFoundError:
 def _cards(session: Session, cluster: str, device_uuid: str, window: Interval, as_of_ms: int) -> list[Card]:
     """The card on each node that had it in the window."""
     grace_ms = rated_grace_ms(session)
-    keys = [
-        key
-        for key in devices_held_or_present(session, window, grace_ms=grace_ms)
-        if (key.cluster, key.device_uuid) == (cluster, device_uuid)
-    ]
+    keys = devices_held_or_present(session, window, grace_ms=grace_ms, only=(cluster, device_uuid))
     return [read_card(session, key, window, as_of_ms=as_of_ms, grace_ms=grace_ms) for key in keys]
 
 
