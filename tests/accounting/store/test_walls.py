@@ -222,9 +222,12 @@ def test_a_card_is_swept_without_ledger_statements_tokens_or_log(postgresql: Ser
     assert seen(postgresql, name, CARDS) == of(everything, OF_CARDS | NOBODYS_ROWS, {MINE, FOREIGN})
 
 
-def test_who_signs_in_sees_the_one_token_of_that_prefix(postgresql: Server, name: str) -> None:
+def test_who_signs_in_sees_the_one_token_of_that_prefix_and_the_one_session_of_that_cookie(
+    postgresql: Server, name: str
+) -> None:
     found = seen(postgresql, name, Scope("sign-in", MINE))
     assert found.pop("api_token") == {MINE}
+    assert found.pop("web_session") == {MINE}
     assert set(found) - NOBODYS_ROWS <= {"cluster_trust"}
 
 
@@ -369,11 +372,12 @@ def test_the_owner_backs_up_and_restores_every_row_as_documented(
 
 
 LOOKS_PAST = {
-    "accounting/periods/explain.py", "accounting/periods/idle_view.py", "accounting/periods/ledger_stream.py",
-    "accounting/periods/sealed.py", "accounting/periods/statement.py", "accounting/reports/allocations.py",
-    "accounting/reports/grouping.py", "accounting/reports/handed_on.py", "accounting/reports/quote.py",
-    "accounting/reports/usage.py",
-    "accounting/reports/waste.py",
+    "accounting/access/sessions.py", "accounting/periods/explain.py", "accounting/periods/idle_view.py",
+    "accounting/periods/ledger_stream.py", "accounting/periods/sealed.py", "accounting/periods/statement.py",
+    "accounting/reports/allocations.py", "accounting/reports/card_hours.py",
+    "accounting/reports/cost_coverage.py", "accounting/reports/grouping.py",
+    "accounting/reports/handed_on.py", "accounting/reports/quote.py", "accounting/reports/slice_hours.py",
+    "accounting/reports/usage.py", "accounting/reports/waste.py",
 }  # fmt: skip
 """Where a viewer's answer needs more than its own rows, and is cut by what it sees outside of the block."""
 
