@@ -71,6 +71,7 @@ def parse_month(text: str) -> Month:
     return Month(int(match["year"]), int(match["month"]))
 
 
+@lru_cache(maxsize=4096)
 def midnight_ms(day: date, zone_name: str) -> int:
     """The instant at which a local day begins (its first, where the clock shows midnight twice)."""
     local = datetime(day.year, day.month, day.day, tzinfo=zone(zone_name))

@@ -14,12 +14,18 @@ Interval: TypeAlias = tuple[int, int]
 
 def union(intervals: Iterable[Interval]) -> list[Interval]:
     """The time covered by any of the intervals; those that touch become one."""
+    ordered = sorted([interval for interval in intervals if interval[0] < interval[1]])
+    if not ordered:
+        return []
     merged: list[Interval] = []
-    for start, end in sorted(interval for interval in intervals if interval[0] < interval[1]):
-        if merged and start <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
-        else:
-            merged.append((start, end))
+    first, last = ordered[0]
+    for start, end in ordered:
+        if start > last:
+            merged.append((first, last))
+            first, last = start, end
+        elif end > last:
+            last = end
+    merged.append((first, last))
     return merged
 
 
@@ -43,7 +49,8 @@ def subtract(intervals: Iterable[Interval], holes: Iterable[Interval]) -> list[I
 def clip(intervals: Iterable[Interval], window: Interval) -> list[Interval]:
     """The parts of the intervals that lie inside the window, as a union."""
     start, end = window
-    return union((max(start, a), min(end, b)) for a, b in intervals)
+    # Thousands of holds of a card pass here, and calls of `max` and `min` would take most of the time.
+    return union([(a if a > start else start, b if b < end else end) for a, b in intervals])  # noqa: FURB136
 
 
 def length_ms(intervals: Sequence[Interval]) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from accounting.ledger.intervals import Interval, clip, subtract
 from accounting.ledger.pricing import plain_model
@@ -26,8 +26,7 @@ Basis = Literal["reported", "held", "node_state", "grace", "bridged"]
 """What a span of presence stands on; the last two confirm nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class HeldTime:
+class HeldTime(NamedTuple):
     """A slice's hold on the device: confirmed up to `confirmed_to_ms`, by grace from there on."""
 
     from_ms: int
@@ -108,8 +107,8 @@ def timeline(
     sources = _Sources(
         node=_by_start(known, "node"),
         cluster=_by_start(known, "cluster"),
-        held=clip(((hold.from_ms, hold.confirmed_to_ms) for hold in holds), (0, as_of_ms)),
-        grace=clip(((hold.from_ms, hold.to_ms) for hold in holds), (0, as_of_ms)),
+        held=clip([(hold.from_ms, hold.confirmed_to_ms) for hold in holds], (0, as_of_ms)),
+        grace=clip([(hold.from_ms, hold.to_ms) for hold in holds], (0, as_of_ms)),
         absent_node=clip(
             subtract(not_ready, [*node_alive, *((r.from_ms, r.to_ms) for r in known if r.witness == "node")]),
             (known[0].from_ms, as_of_ms),

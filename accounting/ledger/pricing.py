@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import lru_cache
 
 SKU_SLICE = "gpu-slice"
 SKU_IDLE = "gpu-idle"
@@ -30,6 +31,7 @@ EVERY_MODEL = ""
 _VENDOR_PREFIX = "NVIDIA-"
 
 
+@lru_cache(maxsize=1024)
 def plain_model(registered: str) -> str:
     """A GPU model without the vendor prefix that HAMi puts before NVML's name.
 

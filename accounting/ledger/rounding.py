@@ -9,14 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Context, Decimal
+from functools import lru_cache
 
 from contract.units import CARD_HOUR_PPM_MS, MJ_PER_KWH
 
 EXACT = Context(prec=50, rounding=ROUND_HALF_EVEN)
 """Wide enough for any sum of ours; the default context's 28 digits are not."""
 
-AMOUNT_STEP = Decimal("1e-17")
+_STEP_EXPONENT = -17
+
+AMOUNT_STEP = Decimal(1).scaleb(_STEP_EXPONENT)
 """The last digit of a stored amount (`numeric(38,17)`)."""
+
+_NOTHING = Decimal(0)
 
 _NO_MINOR_UNIT = frozenset(
     {
@@ -95,12 +100,19 @@ def amount_of(
         unit: Of the quantity.
         percent: The discount; None is 0.
     """
-    product = EXACT.multiply(Decimal(quantity), unit_price)
-    divisor = Decimal(_OF_ONE_UNIT_PRICE[unit])
-    if percent:
-        product = EXACT.multiply(product, EXACT.subtract(Decimal(100), percent))
-        divisor *= 100
-    return EXACT.divide(product, divisor).quantize(AMOUNT_STEP, context=EXACT)
+    numerator, divisor = _steps_of_one(unit_price, unit, percent or _NOTHING)
+    steps, rest = divmod(quantity * numerator, divisor)
+    if 2 * rest > divisor or (2 * rest == divisor and steps % 2):
+        steps += 1
+    return Decimal(steps).scaleb(_STEP_EXPONENT, EXACT)
+
+
+@lru_cache(maxsize=4096)
+def _steps_of_one(unit_price: Decimal, unit: str, percent: Decimal) -> tuple[int, int]:
+    """How many of the last digits that are stored one unit of quantity costs, as a fraction."""
+    price, of_price = unit_price.as_integer_ratio()
+    part, of_part = EXACT.subtract(Decimal(100), percent).as_integer_ratio()
+    return price * part * 10**-_STEP_EXPONENT, of_price * of_part * 100 * _OF_ONE_UNIT_PRICE[unit]
 
 
 def plain(number: Decimal) -> str:

@@ -1,4 +1,4 @@
-"""Some cards of one cluster, rated in one transaction: read together, swept one by one, written together.
+"""Some cards of one cluster, rated together: read together, swept one by one, written in one transaction.
 
 Invariant: a card is rated by one transaction at a time, which has its marks locked; a transaction that is
 stopped or lost leaves cards, lines and marks as they were.
@@ -6,20 +6,30 @@ stopped or lost leaves cards, lines and marks as they were.
 
 from __future__ import annotations
 
+import gc
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from accounting.ledger.intervals import Interval
-from accounting.periods.compute import MS_PER_DAY, compute_cards, read_rulebook, runs_of_days
+from accounting.periods.compute import (
+    MS_PER_DAY,
+    Computed,
+    Rulebook,
+    compute_cards,
+    read_rulebook,
+    runs_of_days,
+)
 from accounting.periods.months import Periods
 from accounting.periods.reading import groups_of, of_devices
 from accounting.periods.replacing import RATED, Replacement, open_days, settle_marks
 from accounting.store.database import Database
-from accounting.store.models import RatingMark, RatingState
+from accounting.store.models import BillingAccount, Cluster, RatingMark, RatingState
+from accounting.store.versions import VERSIONED
 from accounting.tenants.tree import TenantTree
 from contract.ids import ClusterCode, DeviceKey, DeviceUuid, NodeUid
 
@@ -49,11 +59,35 @@ class BatchRated:
 def rate_batch(database: Database, keys: Sequence[DeviceKey], *, stop: Stop = never) -> BatchRated:
     """Rate some cards of one cluster in a transaction of their own.
 
+    On SQLite, where a writer keeps all others waiting, they are computed before it begins; should what they
+    were computed from have changed by then, they are computed once more.
+
     Raises:
         StoppedError: `stop` said so; nothing was changed.
     """
-    with database.writing(cluster=keys[0].cluster, is_shared=True) as session:
-        return rate_cards(session, keys, stop=stop)
+    with _uncollected():
+        if database.is_postgresql:
+            with database.writing(cluster=keys[0].cluster, is_shared=True) as session:
+                return rate_cards(session, keys, stop=stop)
+        with database.reading() as session:
+            plan, basis = _plan(session, keys), _basis(session, keys)
+            computed = [(run, list(cards)) for run, cards in _compute(session, plan, stop)]
+        with database.writing(cluster=keys[0].cluster) as session:
+            if _basis(session, keys) != basis:
+                return rate_cards(session, keys, stop=stop)
+            return _store(session, plan, computed)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without garbage collection: looking for cycles in what a batch makes would take a third of its time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def rate_cards(session: Session, keys: Sequence[DeviceKey], *, stop: Stop = never) -> BatchRated:
@@ -62,35 +96,83 @@ def rate_cards(session: Session, keys: Sequence[DeviceKey], *, stop: Stop = neve
     Raises:
         StoppedError: `stop` said so; the transaction is to be rolled back.
     """
+    plan = _plan(session, keys)
+    return _store(session, plan, _compute(session, plan, stop))
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What is to be computed, and by which rules."""
+
+    keys: Sequence[DeviceKey]
+    runs: Mapping[DeviceKey, Sequence[Interval]]
+    """Of the cards that are due."""
+    as_of_ms: int
+    grace_ms: int
+    rulebook: Rulebook
+
+
+def _plan(session: Session, keys: Sequence[DeviceKey]) -> _Plan:
     runs = _due_runs(session, keys)
-    if not runs:
-        return BatchRated(len(keys), 0, 0, ())
     state = session.get_one(RatingState, 1)
-    as_of_ms, grace_ms = state.rated_as_of_ms, state.grace_ms
-    rulebook = read_rulebook(session)
-    tenants, periods = TenantTree(session, now_ms=as_of_ms), Periods(session)
-    tenants.idle(rulebook.books[keys[0].cluster].platform.code)
-    unsettled: dict[DeviceKey, set[int]] = {key: set() for key in runs}
-    unknown: set[DeviceKey] = set()
-    lines = 0
+    return _Plan(keys, runs, state.rated_as_of_ms, state.grace_ms, read_rulebook(session))
+
+
+def _basis(session: Session, keys: Sequence[DeviceKey]) -> list[tuple[object, ...]]:
+    """What is another wherever facts of these cards, the instant, rules, prices, accounts or clusters are."""
+    found: list[tuple[object, ...]] = []
+    for group in groups_of(session, keys):
+        marks = select(*RatingMark.__table__.columns).where(of_devices(RatingMark, group))
+        found += sorted(tuple(row) for row in session.execute(marks))
+    for table in (RatingState, BillingAccount, Cluster):
+        found += sorted(tuple(row) for row in session.execute(select(*table.__table__.columns)))
+    for versions in VERSIONED:
+        counted = select(func.max(versions.id), func.count(), func.count(versions.superseded_at_ms))
+        found.append(tuple(session.execute(counted).one()))
+    return found
+
+
+def _compute(session: Session, plan: _Plan, stop: Stop) -> Iterator[tuple[Interval, Iterator[Computed]]]:
+    """The cards of each run of days, one after the other."""
     by_run: dict[Interval, list[DeviceKey]] = defaultdict(list)
-    for key, of_card in runs.items():
+    for key, of_card in plan.runs.items():
         for run in of_card:
             by_run[run].append(key)
     for run, of_run in sorted(by_run.items()):
-        replacement = Replacement(session, rulebook, tenants, periods)
-        for computed in compute_cards(session, of_run, run, rulebook, as_of_ms=as_of_ms, grace_ms=grace_ms):
-            if stop():
-                raise StoppedError
+        cards = compute_cards(
+            session, of_run, run, plan.rulebook, as_of_ms=plan.as_of_ms, grace_ms=plan.grace_ms
+        )
+        yield run, _unless(stop, cards)
+
+
+def _unless(stop: Stop, cards: Iterator[Computed]) -> Iterator[Computed]:
+    for computed in cards:
+        if stop():
+            raise StoppedError
+        yield computed
+
+
+def _store(session: Session, plan: _Plan, runs: Iterable[tuple[Interval, Iterable[Computed]]]) -> BatchRated:
+    """Put what was computed in place of what stands there."""
+    if not plan.runs:
+        return BatchRated(len(plan.keys), 0, 0, ())
+    tenants, periods = TenantTree(session, now_ms=plan.as_of_ms), Periods(session)
+    tenants.idle(plan.rulebook.books[plan.keys[0].cluster].platform.code)
+    unsettled: dict[DeviceKey, set[int]] = {key: set() for key in plan.runs}
+    unknown: set[DeviceKey] = set()
+    days = lines = 0
+    for run, cards in runs:
+        replacement = Replacement(session, plan.rulebook, tenants, periods)
+        for computed in cards:
             replacement.add(computed)
+            days += (run[1] - run[0]) // MS_PER_DAY
             lines += len(computed.lines)
-            unsettled[computed.card.key] |= open_days(computed, runs[computed.card.key][0][0])
+            unsettled[computed.card.key] |= open_days(computed, plan.runs[computed.card.key][0][0])
             if computed.card.is_unknown:
                 unknown.add(computed.card.key)
         replacement.store()
     settle_marks(session, unsettled)
-    days = sum((end - start) // MS_PER_DAY for of_card in runs.values() for start, end in of_card)
-    return BatchRated(len(keys), days, lines, tuple(sorted(unknown)))
+    return BatchRated(len(plan.keys), days, lines, tuple(sorted(unknown)))
 
 
 def _due_runs(session: Session, keys: Sequence[DeviceKey]) -> dict[DeviceKey, list[Interval]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 from uuid import UUID
 
@@ -41,11 +42,13 @@ class HeldSlice(NamedTuple):
     held: Held
     claim: Claim
     """What decides whose it is."""
+    resource_key: str
+    """The id of its reports, as its lines have it."""
 
     @property
     def allocation_id(self) -> UUID:
         """The id of its reports and lines."""
-        return self.allocation.slice_key.allocation_id
+        return UUID(self.resource_key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +111,7 @@ def _card(
     session: Session, key: DeviceKey, window: Interval, facts: CardFacts, *, as_of_ms: int, grace_ms: int
 ) -> Card:
     slices = {}
-    for reports in facts.slices.values():
+    for allocation_id, reports in facts.slices.items():
         allocation = merge_allocation(reports)
         # A slice whose witnesses name different nodes is held where the earliest confirmation saw it.
         if allocation.node_uid == key.node_uid:
@@ -116,6 +119,7 @@ def _card(
                 allocation,
                 held(allocation, as_of_ms=as_of_ms, grace_ms=grace_ms),
                 Claim(key.cluster, allocation.tenant_key, allocation.namespace, allocation.labels),
+                allocation_id,
             )
     not_ready = not_ready_times(facts.states, as_of_ms=as_of_ms, grace_ms=grace_ms)
     # Only what may be down asks whether somebody worked meanwhile.
@@ -215,9 +219,14 @@ def _hold(one: HeldSlice, down_use: tuple[Interval, ...]) -> Hold:
         allocation.slice_key,
         one.held.from_ms,
         one.held.to_ms,
-        Grant(allocation.mem_mib, allocation.core_percent, mig_slices(allocation.mig)),
+        _grant(allocation.mem_mib, allocation.core_percent, allocation.mig),
         down_use,
     )
+
+
+@lru_cache(maxsize=4096)
+def _grant(mem_mib: int, core_percent: int, mig: str | None) -> Grant:
+    return Grant(mem_mib, core_percent, mig_slices(mig))
 
 
 def _unsettled(

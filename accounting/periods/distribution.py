@@ -87,10 +87,12 @@ def distribute_month(
     policies = live_policies(session, known)
     idle = _idle(session, cluster, window)
     reached = _reached(session, cluster, platform)
-    held = _held(session, cluster, reached, window)
     pools: dict[tuple[str, PolicyRule | None], list[int]] = defaultdict(list)
     for model, day_ms in sorted(idle):
         pools[model, policies.at("idle", day_ms)].append(day_ms)
+    # Adding up who held what of a large month takes longer than sealing it; most months keep it all.
+    is_handed_on = any(rule is not None and rule.value != KEEP for _, rule in pools)
+    held = _held(session, cluster, reached, window) if is_handed_on else {}
     return _distributed(
         cluster, pools, idle, _Held(held, policies, platform.currency is not None), _kept(cluster, reached)
     )

@@ -7,6 +7,7 @@ Source: `reference/ledger.md §7` (grain of a line).
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -56,7 +57,7 @@ class Resource(NamedTuple):
         """A slice."""
         allocation = one.allocation
         return cls(
-            str(one.allocation_id),
+            one.resource_key,
             allocation.node,
             allocation.namespace,
             allocation.pod,
@@ -131,15 +132,21 @@ class Hour(NamedTuple):
 
 @dataclass(slots=True)
 class _Days:
-    """The local days of one zone, each looked up once for the run of segments within it."""
+    """The local days of one zone, each looked up once."""
 
     zone: str
-    bounds: tuple[int, int] = (0, 0)
+    starts_ms: list[int] = field(default_factory=list)
+    ends_ms: list[int] = field(default_factory=list)
 
-    def of(self, at_ms: int) -> tuple[int, int]:
-        if not self.bounds[0] <= at_ms < self.bounds[1]:
-            self.bounds = day_bounds_ms(at_ms, self.zone)
-        return self.bounds
+    def start_of(self, at_ms: int) -> int:
+        """The midnight at which the day of an instant begins."""
+        place = bisect_right(self.starts_ms, at_ms)
+        if place and at_ms < self.ends_ms[place - 1]:
+            return self.starts_ms[place - 1]
+        start, end = day_bounds_ms(at_ms, self.zone)
+        self.starts_ms.insert(place, start)
+        self.ends_ms.insert(place, end)
+        return start
 
 
 class Entry(NamedTuple):
@@ -252,13 +259,14 @@ class Lines:
             strict=True,
         )
         grown: list[Line] = []
-        holder, one, resource = -1, None, self.card_resource
+        known: tuple[int, int, int] | None = None
         for hold_of, span_of, from_ms, to_ms, own, charged, degraded_ppm_ms in rows:
-            if hold_of != holder or one is None:
-                holder, one = hold_of, self.card.slices[time.holds[hold_of].slice_key]
-                resource = Resource.of_slice(one)
-            about = _About("usage", SKU_SLICE, resource, time.spans[span_of].model)
-            line = self._line(self._terms_of(one.claim, about, from_ms), about, from_ms, to_ms)
+            now = hold_of, span_of, self.tariff.between(from_ms)
+            if now != known:
+                known, one = now, self.card.slices[time.holds[hold_of].slice_key]
+                about = _About("usage", SKU_SLICE, Resource.of_slice(one), time.spans[span_of].model)
+                terms = self._terms_of(one.claim, about, from_ms)
+            line = self._line(terms, about, from_ms, to_ms)
             line.own_quantity += own
             line.quantity += charged
             line.degraded_ppm_ms += degraded_ppm_ms
@@ -381,7 +389,7 @@ class Lines:
             sku,
             resource.key,
             bearer.path,
-            days.of(from_ms)[0],
+            days.start_of(from_ms),
             model,
             0 if price is None else price.id,
             0 if policy is None else policy.id,

@@ -12,12 +12,13 @@ from typing import Any, TypeAlias, TypeVar
 from uuid import UUID
 
 import msgspec
-from sqlalchemy import ColumnElement, and_, or_, select, tuple_
+from sqlalchemy import ColumnElement, String, and_, cast, or_, select, tuple_
 from sqlalchemy.orm import Session
 
 from accounting.facts import kinds
 from accounting.facts.kinds import FactKind
 from accounting.ledger.intervals import Interval
+from accounting.ledger.merge import Report
 from accounting.store.models import (
     AllocationReport,
     DeviceEnergy,
@@ -30,8 +31,8 @@ from accounting.store.models import (
     UnallocatedFact,
     UsageFact,
 )
-from contract.facts import AllocationFact, Fact, NodeStateFact, PresenceFact
-from contract.ids import DeviceKey, NodeUid, SliceKey
+from contract.facts import Fact, NodeStateFact, PresenceFact
+from contract.ids import DeviceKey, NodeUid
 
 _CARDS_PER_QUERY = 64
 _IDS_PER_QUERY = 500
@@ -39,6 +40,13 @@ _WITNESSES = 2
 """Nobody else reports a slice."""
 
 SomeFact = TypeVar("SomeFact", bound=Fact)
+
+_REPORT_COLUMNS: tuple[ColumnElement[Any], ...] = (
+    cast(AllocationReport.allocation_id, String),
+    *(AllocationReport.__table__.columns[name] for name in Report._fields[1:-1]),
+    AllocationReport.__table__.columns["labels"],
+)
+"""Of a `Report`, in its order; where ids are text already, they have no hyphens."""
 
 OfDevice: TypeAlias = type[
     AllocationReport
@@ -58,8 +66,8 @@ OfDevice: TypeAlias = type[
 class CardFacts:
     """What was reported of one device, and of its node."""
 
-    slices: dict[SliceKey, list[AllocationFact]] = field(default_factory=dict)
-    """All reports of each slice that may be held within reach."""
+    slices: dict[str, list[Report]] = field(default_factory=dict)
+    """All reports of each slice that may be held within reach, by allocation id."""
     presence: list[PresenceFact] = field(default_factory=list)
     states: list[NodeStateFact] = field(default_factory=list)
 
@@ -143,26 +151,35 @@ def _read_slices(
 ) -> None:
     touched = of_devices(AllocationReport, group), *held_in(reach, grace_ms)
     cards = {(key.node_uid, key.device_uuid): found[key].slices for key in group}
-    for fact in read_facts(session, kinds.ALLOCATION, *touched):
-        slices = cards[fact.node_uid, fact.device_uuid]
-        key = SliceKey(fact.cluster, fact.pod_uid, fact.container, fact.device_uuid)
-        reports = slices.get(key)
+    for report in _reports(session, *touched):
+        slices = cards[report.node_uid, report.device_uuid]
+        reports = slices.get(report.allocation_id)
         if reports is None:
-            slices[key] = [fact]
+            slices[report.allocation_id] = [report]
         else:
-            reports.append(fact)
+            reports.append(report)
     # What the other witness said of a slice may lie out of reach, or name another node.
-    partly: dict[UUID, list[list[AllocationFact]]] = defaultdict(list)
+    partly: dict[str, list[list[Report]]] = defaultdict(list)
     for card in group:
-        for key, reports in found[card].slices.items():
+        for allocation_id, reports in found[card].slices.items():
             if len(reports) < _WITNESSES:
-                partly[key.allocation_id].append(reports)
+                partly[allocation_id].append(reports)
     for ids in _chunks(sorted(partly)):
-        where = AllocationReport.cluster == group[0].cluster, AllocationReport.allocation_id.in_(ids)
-        for fact in read_facts(session, kinds.ALLOCATION, *where):
-            for known in partly[fact.slice_key.allocation_id]:
-                if fact not in known:
-                    known.append(fact)
+        of_ids = AllocationReport.allocation_id.in_([UUID(allocation_id) for allocation_id in ids])
+        for report in _reports(session, AllocationReport.cluster == group[0].cluster, of_ids):
+            for known in partly[report.allocation_id]:
+                if report not in known:
+                    known.append(report)
+
+
+def _reports(session: Session, *where: ColumnElement[bool]) -> Iterator[Report]:
+    """Stored reports of slices; not by way of the ORM, which takes longer than reading and merging them."""
+    connection = session.connection()
+    rows = connection.execute(select(*_REPORT_COLUMNS).where(*where)).all()
+    reports = map(Report._make, rows)
+    if connection.dialect.name == "postgresql":
+        return reports
+    return (report._replace(allocation_id=str(UUID(report.allocation_id))) for report in reports)
 
 
 def _states(session: Session, group: Sequence[DeviceKey]) -> dict[NodeUid, list[NodeStateFact]]:

@@ -123,10 +123,14 @@ class Replacement:
             self.tenants.at(owner.path, books.account_of(owner).code)
         self._hours += _hour_rows(computed)
         self._energy += _energy_rows(computed)
+        tenants: dict[tuple[str, str], int] = {}
         for line in computed.lines:
             period_id = self._open_period(line)
             if period_id is not None:
-                tenant_id = self.tenants.at(line.key.tenant, line.key.account)
+                whose = line.key.tenant, line.key.account
+                tenant_id = tenants.get(whose)
+                if tenant_id is None:
+                    tenant_id = tenants[whose] = self.tenants.at(*whose)
                 self._lines.append(line_row(line, computed, period_id=period_id, tenant_id=tenant_id))
 
     def _open_period(self, line: Line) -> int | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accounting.ledger.merge import held, merge_allocation
+from accounting.ledger.merge import Report, held, merge_allocation
 from contract.facts import AllocationFact, EndKind
 from contract.ids import ClusterCode, DeviceUuid, NodeUid, PodUid, TenantKey
 
@@ -171,6 +172,16 @@ def reports(draw: st.DrawFn) -> AllocationFact:
 def test_merging_knows_no_order_and_no_repetition(facts: list[AllocationFact], data: st.DataObject) -> None:
     again = data.draw(st.permutations(facts + data.draw(st.lists(st.sampled_from(facts), max_size=4))))
     assert merge_allocation(again) == merge_allocation(facts)
+
+
+def as_row(fact: AllocationFact) -> Report:
+    said = {name: getattr(fact, name) for name in Report._fields[1:-1]}
+    return Report(str(fact.allocation_id), **said, labels_json=json.dumps(fact.labels))
+
+
+@given(st.lists(reports(), min_size=1, max_size=6))
+def test_rows_merge_as_the_facts_that_they_keep(facts: list[AllocationFact]) -> None:
+    assert merge_allocation(map(as_row, facts)) == merge_allocation(facts)
 
 
 @given(st.lists(reports(), min_size=1, max_size=6), instants, st.integers(0, 10))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
+from fractions import Fraction
 
 import pytest
 from hypothesis import given
@@ -97,6 +98,23 @@ def test_currencies_have_their_own_digits() -> None:
 def test_amount_of_a_third_of_a_card_hour_keeps_seventeen_digits() -> None:
     assert amount_of(CARD_HOUR // 3, Decimal(1)) == Decimal("0.33333333333333333")
     assert card_hours(CARD_HOUR // 3) == Decimal("0.333333")
+
+
+@given(
+    st.integers(-(10**16), 10**16),
+    st.decimals(0, 10**6, places=6),
+    st.none() | st.decimals(0, 100, places=4),
+    st.sampled_from([("ppm_ms", CARD_HOUR), ("mj", 3_600_000_000)]),
+)
+def test_an_amount_is_the_exact_product_rounded_once_half_even(
+    quantity: int, unit_price: Decimal, percent: Decimal | None, unit: tuple[str, int]
+) -> None:
+    exact = Fraction(quantity, unit[1]) * Fraction(unit_price) * (1 - Fraction(percent or 0) / 100)
+    # `round` of a fraction is half even.
+    wanted = Fraction(round(exact * 10**17), 10**17)
+    amount = amount_of(quantity, unit_price, unit=unit[0], percent=percent)
+    assert Fraction(amount) == wanted
+    assert amount.as_tuple().exponent == -17
 
 
 amounts = st.decimals(min_value=-(10**6), max_value=10**6, places=17)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -12,13 +13,21 @@ from itertools import pairwise
 from multiprocessing import active_children
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import insert, select, update
 
 from accounting.periods.rate import rate
 from accounting.periods.rating_processes import RatingProcessError
 from accounting.store.database import Database
-from accounting.store.models import DeviceHour, LedgerLine, RatingState, Tenant
-from tests.accounting.periods.many_cards import DAYS, ENDS_MS, due_cards, fill, lines_by_card
+from accounting.store.models import (
+    DeviceHour,
+    LedgerLine,
+    PresenceReport,
+    Quarantine,
+    RatingMark,
+    RatingState,
+    Tenant,
+)
+from tests.accounting.periods.many_cards import DAYS, ENDS_MS, STARTS_MS, due_cards, fill, lines_by_card
 
 NOW_MS = ENDS_MS + 86_400_000
 GRACE_MS = 900_000
@@ -94,6 +103,59 @@ def test_a_rating_process_that_is_killed_is_told_and_what_it_held_stays_due(data
     }
     rate(database, as_of_ms=NOW_MS, grace_ms=GRACE_MS, jobs=2)
     assert lines_by_card(database) == {f"GPU-{number:05d}": DAYS for number in range(200)}
+
+
+def once(write: Callable[[], None]) -> Callable[[], bool]:
+    """Asked between two cards whether to stop: it never says so, and writes something the first time."""
+    asked: list[bool] = []
+
+    def is_to_stop() -> bool:
+        if not asked:
+            asked.append(True)
+            write()
+        return False
+
+    return is_to_stop
+
+
+@pytest.mark.parametrize("database_kind", ["sqlite"])
+def test_others_write_to_sqlite_while_cards_are_computed(database: Database) -> None:
+    fill(database, 3)
+
+    def refuse_a_fact() -> None:
+        names = {"cluster": "c", "reason": "unknown", "detail": "", "fact": "", "fact_sha256": "", "at_ms": 1}
+        with database.writing() as session:
+            session.execute(insert(Quarantine), [names])
+
+    rated = rate(database, as_of_ms=NOW_MS, grace_ms=GRACE_MS, stop=once(refuse_a_fact))
+    assert rated.is_complete
+    assert lines_by_card(database) == {f"GPU-{number:05d}": DAYS for number in range(3)}
+    with database.reading() as session:
+        assert session.scalars(select(Quarantine.reason)).all() == ["unknown"]
+
+
+@pytest.mark.parametrize("database_kind", ["sqlite"])
+def test_a_fact_that_comes_while_its_card_is_computed_is_in_the_lines(database: Database) -> None:
+    fill(database, 3)
+    tenth_day_ms = STARTS_MS + 10 * 86_400_000
+
+    def shorten_the_first_card() -> None:
+        with database.writing() as session:
+            first = PresenceReport.device_uuid == "GPU-00000"
+            session.execute(update(PresenceReport).where(first).values(to_ms=tenth_day_ms))
+            of_first = RatingMark.device_uuid == "GPU-00000", RatingMark.day_ms >= tenth_day_ms
+            session.execute(update(RatingMark).where(*of_first).values(ingest_seq=2))
+
+    rate(database, as_of_ms=NOW_MS, grace_ms=GRACE_MS, stop=once(shorten_the_first_card))
+    assert due_cards(database) == set()
+    assert lines_by_card(database) == {"GPU-00000": 10, "GPU-00001": DAYS, "GPU-00002": DAYS}
+
+
+def test_a_stopped_rating_leaves_garbage_to_be_collected(database: Database) -> None:
+    fill(database, 1)
+    assert gc.isenabled()
+    assert not rate(database, as_of_ms=NOW_MS, grace_ms=GRACE_MS, stop=lambda: True).is_complete
+    assert gc.isenabled()
 
 
 @contextmanager
