@@ -35,9 +35,8 @@ def _component(each: Distribution) -> dict[str, object]:
         "purl": purl,
         "bom-ref": purl,
     }
-    licence = each.metadata.get("License-Expression")
-    if licence:
-        found["licenses"] = [{"expression": licence}]
+    if "License-Expression" in each.metadata:
+        found["licenses"] = [{"expression": each.metadata["License-Expression"]}]
     return found
 
 
