@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help alert-scenarios chart-files dashboards-types demo demo-once test test-postgresql test-postgresql-slow test-slow test-timed test-all check format docs bench bench-month bench-cluster kube-apiserver real-kube gpu-check lock clean
+.PHONY: help alert-scenarios chart-files dashboards-images dashboards-types demo demo-once test test-postgresql test-postgresql-slow test-slow test-timed test-all check format docs bench bench-month bench-cluster kube-apiserver real-kube gpu-check lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -63,6 +63,9 @@ chart-files: $(STAMP) ## build the dashboards and rules that the chart carries
 
 alert-scenarios: $(STAMP) ## which alerts arrive when something happens: thirteen scenes with real programs, ten minutes
 	@$(BIN)/slicemeter rules rehearse
+
+dashboards-images: $(STAMP) ## draw the main dashboards with Grafana's own components (needs npm and chromium, fetches 500 MB)
+	@PYTHONPATH=. $(BIN)/python -m tests.render.draw
 
 dashboards-types: $(STAMP) ## check the dashboards against Grafana's own types (needs node and npm, fetches two packages)
 	@PYTHONPATH=. $(BIN)/python tests/dashboards/grafana_types.py

@@ -220,7 +220,7 @@ def _duty(at_s: float, period_s: float, on_s: float) -> float:
     return whole * on_s + min(rest, on_s)
 
 
-@pytest.mark.parametrize("phase_s", [0, 11, 23, 37])
+@pytest.mark.parametrize("phase_s", [0, 5, 11, 17, 23, 30, 37])
 @pytest.mark.parametrize("interval_s", [15, 30, 60])
 def test_a_slice_that_its_limit_holds_to_thirty_per_cent_is_never_noisy(
     alerts_firing: Check, interval_s: int, phase_s: int
@@ -235,14 +235,19 @@ def test_a_slice_that_its_limit_holds_to_thirty_per_cent_is_never_noisy(
         alerts_firing("SlicemeterNoisyNeighbour", minute, series, [], interval_s)
 
 
-def test_a_slice_that_had_the_card_to_itself_is_noisy_once_a_neighbour_starves(alerts_firing: Check) -> None:
+@pytest.mark.parametrize("interval_s", [15, 30, 60])
+def test_a_slice_that_had_the_card_to_itself_is_noisy_once_a_neighbour_starves(
+    alerts_firing: Check, interval_s: int
+) -> None:
     # 0.90 of 0.30 entitled under the policy `default`; the neighbour comes at minute 20, gets 0.10 of 0.50.
-    alone = _steady("alone", 0.90, 0.30, 60)
-    late = [6.0 * max(0, minute - 20) for minute in range(MINUTES + 1)]
-    series = [*alone, *_counted("late", 0.50, late), *_full_card(60)]
-    alerts_firing("SlicemeterNoisyNeighbour", 19, series, [])
+    alone = _steady("alone", 0.90, 0.30, interval_s)
+    times = range(0, MINUTES * 60 + 1, interval_s)
+    late = [0.1 * max(0, at_s - 20 * 60) for at_s in times]
+    series = [*alone, *_counted("late", 0.50, late), *_full_card(interval_s)]
+    alerts_firing("SlicemeterNoisyNeighbour", 19, series, [], interval_s)
     # Over its share by 60 %, missing 80 %; told 25 minutes after the neighbour came.
-    alerts_firing("SlicemeterNoisyNeighbour", 45, series, [_neighbour("alone", "60%", "late", "80%")])
+    expected = [_neighbour("alone", "60%", "late", "80%")]
+    alerts_firing("SlicemeterNoisyNeighbour", 45, series, expected, interval_s)
 
 
 @pytest.mark.parametrize("turn_s", [60, 120])

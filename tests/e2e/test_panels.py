@@ -1,7 +1,8 @@
 """Every panel of every dashboard over the demo's busy scenario: real exporters, accounting and Prometheus.
 
 The lab's whole stack runs, a Prometheus scrapes it each second with `cluster` set by relabelling and with
-our rules loaded, their windows cut to seconds. Invariant: a panel that has nothing to show stands in
+our rules loaded, their windows cut to seconds. Everything is asked as of one moment of the scenario, at which
+named panels must show what the plan comes to by hand. Invariant: a panel that has nothing to show stands in
 `EMPTY` with the reason.
 """
 
@@ -15,6 +16,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -129,29 +131,101 @@ def _panels() -> Iterator[tuple[str, list[str]]]:
             )
 
 
-def _asked(expression: str, period: str) -> str:
-    """An expression as Grafana would send it with every variable on All."""
-    text = expression.replace("$__rate_interval", "10s").replace("$__range", "40s").replace("$period", period)
-    return re.sub(r"\$\w+", ".*", text)
+@dataclass(frozen=True)
+class Moment:
+    """A Prometheus, and when it is asked: the same moment of the scenario whoever asks first."""
+
+    address: str
+    at_s: float
+    period: str
+
+    def ask(self, expression: str, **chosen: str) -> list[dict[str, Any]]:
+        """As Grafana would send it, with every variable on All but those that are chosen."""
+        text = expression.replace("$__rate_interval", "12s").replace("$__range", "40s")
+        for name, value in {"period": self.period, **chosen}.items():
+            text = re.sub(rf"\${name}\b", value, text)
+        return real_prometheus.ask(self.address, re.sub(r"\$\w+", ".*", text), self.at_s)
 
 
-def test_every_panel_shows_the_busy_scenario_on_a_real_prometheus(
-    tmp_path: Path, need_tool: Callable[[str, str], str]
-) -> None:
+@pytest.fixture(scope="module")
+def moment(
+    tmp_path_factory: pytest.TempPathFactory, need_tool: Callable[[str, str], str]
+) -> Iterator[Moment]:
     program = need_tool("prometheus", "prometheus")
-    with _stack(tmp_path / "lab") as stack, _prometheus(program, tmp_path / "tsdb", stack) as address:
+    folder = tmp_path_factory.mktemp("panels")
+    with _stack(folder / "lab") as stack, _prometheus(program, folder / "tsdb", stack) as address:
         while stack.elapsed_s < LOOK_AT_S:
             stack.check()
             threading.Event().wait(0.2)
-        real_prometheus.wait_for(address, "slicemeter_period_info")
-        [period, *_] = sorted(
-            {found["metric"]["period"] for found in real_prometheus.ask(address, "slicemeter_period_info")},
-            reverse=True,
-        )
-        empty = {
-            name
-            for name, expressions in _panels()
-            if not any(real_prometheus.ask(address, _asked(each, period)) for each in expressions)
-        }
+        found = real_prometheus.wait_for(address, "slicemeter_period_info")
+        assert stack.start_s is not None
+        yield Moment(address, stack.start_s + LOOK_AT_S, max(each["metric"]["period"] for each in found))
+
+
+def test_every_panel_shows_the_busy_scenario_on_a_real_prometheus(moment: Moment) -> None:
+    empty = {
+        name
+        for name, expressions in _panels()
+        if not any(moment.ask(expression) for expression in expressions)
+    }
     assert empty - set(EMPTY) == set(), "nothing to show, and no reason is known"
     assert set(EMPTY) <= {name for name, _ in _panels()}
+
+
+MIB = 1_048_576
+KEY_FIGURES: tuple[tuple[str, dict[str, str], float], ...] = (
+    # Three clusters of one node each; four cards.
+    ("fleet: GPU nodes", {}, 3),
+    ("fleet: Cards down", {}, 0),
+    # A: 3 x 20,000 of 81,920 MiB; B: 2 x 8,000 of 2 x 24,576; C: 3 x 4,000 and 7 x 400 of 15,360.
+    ("fleet: Memory allocated", {"cluster": "lab-a"}, 60_000 / 81_920),
+    ("fleet: Memory allocated", {"cluster": "lab-b"}, 16_000 / 49_152),
+    ("fleet: Memory allocated", {"cluster": "lab-c"}, 14_800 / 15_360),
+    ("fleet: Memory allocated", {}, 90_800 / 146_432),
+    # A: 3 x 30 %; B: 2 x 50 % of two cards; C: the held slice's 30 %.
+    ("fleet: Cores allocated", {"cluster": "lab-a"}, 0.9),
+    ("fleet: Cores allocated", {"cluster": "lab-b"}, 0.5),
+    ("fleet: Cores allocated", {"cluster": "lab-c"}, 0.3),
+    # A: over-memory and over-cores; C: the eleventh.
+    ("fleet: Pods waiting", {}, 3),
+    ("fleet: Pods waiting", {"cluster": "lab-b"}, 0),
+    ("fleet: Reserved", {}, 0),
+    ("card: Slots taken", {"cluster": "lab-c"}, 1),
+    ("card: Memory allocated", {"cluster": "lab-c"}, 14_800 / 15_360),
+    ("card: Memory of no known pod", {"cluster": "lab-c"}, 0),
+    # A's lock was removed by hand at 40 s; B's stays for ever.
+    ("neighbours: Node locks held", {"cluster": "lab-a"}, 0),
+    ("neighbours: Node locks held", {"cluster": "lab-b"}, 1),
+    ("neighbours: Pods waiting for a lock", {}, 0),
+    ("neighbours: Locks nobody can read", {}, 0),
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "chosen", "value"), KEY_FIGURES, ids=[f"{name} {chosen}" for name, chosen, _ in KEY_FIGURES]
+)
+def test_a_key_panel_shows_what_the_plan_comes_to_by_hand(
+    moment: Moment, name: str, chosen: dict[str, str], value: float
+) -> None:
+    [expression] = dict(_panels())[name]
+    found = [float(each["value"][1]) for each in moment.ask(expression, **chosen)]
+    assert found == [pytest.approx(value, rel=1e-9)] or (value == 0 and found == [])
+
+
+def test_the_duty_cycled_slice_shows_its_mean_and_its_memory(moment: Moment) -> None:
+    panels = dict(_panels())
+    held = {"cluster": "lab-c", "namespace": "research", "pod": "held"}
+    # 100 MiB of context and 1,900 allocated, of 4,000 granted.
+    memory = {
+        each["metric"].get("pod", ""): float(each["value"][1])
+        for each in moment.ask(panels["card: Memory in use by slice"][0], cluster="lab-c")
+    }
+    assert memory["held"] == 2_000 * MIB
+    assert memory["idle-1"] == 100 * MIB
+    # Whole cycles of twelve samples whose mean is 30 %; a tick more or less at the window's ends.
+    [use] = [
+        float(each["value"][1])
+        for each in moment.ask(panels["card: SM time by slice"][0], **held)
+        if each["metric"].get("pod") == "held"
+    ]
+    assert use == pytest.approx(0.30, abs=0.03)
