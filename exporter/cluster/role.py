@@ -182,8 +182,10 @@ class _Role:
         if self._store is not None:
             state = self._core.dump()
             is_due = self._keeper.is_due(state, now_ms, is_said=bool(facts))
-            if is_due and self._store.commit(encode_state(state), facts):
-                self._keeper.kept(state, now_ms)
+            if is_due:
+                # What a full disk refused is offered again at the next tick.
+                is_stored = self._store.commit(encode_state(state), facts)
+                self._keeper.kept(state, now_ms, is_stored=is_stored)
         for seconds in outcome.granted_s:
             self._grants.observe(seconds)
 

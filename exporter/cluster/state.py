@@ -84,9 +84,9 @@ class Keeper:
         is_young = 0 <= now_ms - self._kept_ms < FULLY_EVERY_MS
         return is_said or counters != self._counters or not is_young
 
-    def kept(self, state: ClusterState, now_ms: int) -> None:
-        """It was stored."""
-        self._counters, self._kept_ms = _without_witness(state), now_ms
+    def kept(self, state: ClusterState, now_ms: int, *, is_stored: bool) -> None:
+        """It was stored, or could not be: then it stays due."""
+        self._counters, self._kept_ms = _without_witness(state) if is_stored else None, now_ms
 
 
 def _without_witness(state: ClusterState) -> bytes:

@@ -51,12 +51,21 @@ def test_a_quiet_cluster_is_stored_twice_a_minute_and_a_changed_counter_at_once(
     def tick(at_s: int, *, is_said: bool = False) -> None:
         cluster.tick(at_s)
         if keeper.is_due(cluster.core.dump(), at_s * 1_000, is_said=is_said):
-            keeper.kept(cluster.core.dump(), at_s * 1_000)
+            keeper.kept(cluster.core.dump(), at_s * 1_000, is_stored=at_s != 120)
             stored.append(at_s)
 
-    for at_s in range(100, 165):
+    for at_s in range(100, 119):
         tick(at_s)
-    assert stored == [100, 130, 160]
+    tick(119, is_said=True)
+    assert stored == [100, 119]
+    tick(120, is_said=True)
+    tick(121)
+    tick(122)
+    assert stored[2:] == [120, 121], "the disk was full at 120"
+    for at_s in range(122, 165):
+        tick(at_s)
+    assert stored[4:] == [151], "confirmations grow old"
+    del stored[2:4]
     cluster.put_nodes(gpu_node(lock=lock(165)), at_s=165)
     tick(165)
     assert stored[3:] == [165], "a lock was counted"
