@@ -6,6 +6,7 @@ function here can fail on any content.
 
 from __future__ import annotations
 
+import functools
 from typing import Final
 
 from msgspec import structs
@@ -157,16 +158,19 @@ def _live(slots: list[Slot], quality: set[Quality]) -> tuple[Slot, ...]:
 
 
 def _uuid(head: bytes, layout: Layout, index: int, quality: set[Quality]) -> str | None:
-    """A device's name up to the first NUL; printable ASCII only, for it ends in labels and terminals."""
+    """A device's name, None when it is empty or unfit."""
     start = layout.uuids + index * UUID_BYTES
-    end = head.find(b"\0", start, start + UUID_BYTES)
-    if end == start:
-        return None
-    try:
-        text = head[start : end if end > 0 else start + UUID_BYTES].decode("ascii")
-    except UnicodeDecodeError:
-        text = ""
-    if not text or not text.isprintable():
+    text = _text(head[start : start + UUID_BYTES])
+    if text is None:
         quality.add(Quality.UUID_INVALID)
+    return text or None
+
+
+@functools.lru_cache(maxsize=1_024)
+def _text(field: bytes) -> str | None:
+    """The text up to the first NUL; None unless it is printable ASCII: it ends in labels and terminals."""
+    try:
+        text = field.partition(b"\0")[0].decode("ascii")
+    except UnicodeDecodeError:
         return None
-    return text
+    return text if text.isprintable() else None

@@ -64,7 +64,7 @@ class CacheFile:
             raise _refusal(self.path, error) from error
         self._identity: FileIdentity | None = None
         self._status = os.fstat(self._fd)
-        if stat.S_IFMT(self._status.st_mode) != stat.S_IFREG:
+        if not stat.S_ISREG(self._status.st_mode):
             self.close()
             kind = _kind(self._status.st_mode)
             raise CacheOpenError("not_regular", f"{printable(self.path)}: {kind}, not a regular file")

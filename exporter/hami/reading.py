@@ -182,7 +182,7 @@ def read_region(
     if known_layout is None:
         return _unidentified(name, head)
     layout = known_layout
-    _refuse_misfit(pread, layout, head, words, name)
+    _refuse_misfit(pread, layout, head, words, name, previous=previous)
     held_still = earlier.startswith(head)
     slots: list[Slot] = []
     offset, is_sound = procs, True
@@ -215,12 +215,13 @@ def _may_be_frozen(slots: list[Slot], previous: Region | None) -> bool:
         for use in slot.devices:
             if use.monitorused_bytes - use.total_bytes > FROZEN_BYTES:
                 return True
-    if previous is not None:
-        # A move changes who stands at a place; a mere newcomer, at the end, moves nobody.
-        for slot, then in zip(slots, previous.slots, strict=False):
-            if then.pid != slot.pid or (then.quality and Quality.SLOT_FROZEN in then.quality):
-                return True
-    return False
+    if previous is None:
+        return False
+    # A move changes who stands at a place; a mere newcomer, at the end, moves nobody.
+    for slot, then in zip(slots, previous.slots, strict=False):
+        if then.pid != slot.pid:
+            return True
+    return Quality.SLOT_FROZEN in previous.quality
 
 
 def _mark_frozen(pread: Pread, layout: Layout, slots: list[Slot], previous: Region | None) -> None:
@@ -266,11 +267,22 @@ def _unidentified(name: str, head: bytes) -> NotReady:
     raise _refused(name, "header_mismatch", why)
 
 
-def _refuse_misfit(pread: Pread, layout: Layout, head: bytes, tail: tuple[int, ...], name: str) -> None:
+def _refuse_misfit(
+    pread: Pread,
+    layout: Layout,
+    head: bytes,
+    tail: tuple[int, ...],
+    name: str,
+    *,
+    previous: Region | None,
+) -> None:
     """Refuse another layout's file that was lengthened or shortened to the size of this one.
 
-    A newer library lengthens an older file without converting it: its magic is already right.
+    A newer library lengthens an older file without converting it: its magic is already right. A file that
+    had this layout has it still, since whoever lengthens it changes its size.
     """
+    if previous is not None and previous.layout == layout.name:
+        return
     found = None
     for spare in layout.sem_spares:
         if not head.startswith(_SEM_SPARE, spare):

@@ -9,6 +9,7 @@ Source: `reference/hami-core-cache-format.md` section 6.
 
 from __future__ import annotations
 
+import operator
 import os
 import time
 from collections.abc import Iterator, Mapping
@@ -93,7 +94,7 @@ def scan_containers(
                 ignored += 1
                 continue
             directories.append(directory)
-    directories.sort(key=lambda each: each.path)
+    directories.sort(key=operator.attrgetter("path"))
     return TreeScan(tuple(directories), ignored)
 
 

@@ -8,6 +8,7 @@ and moves no counter. Bounds: `reference/metering.md §3`.
 from __future__ import annotations
 
 import dataclasses
+import operator
 from typing import Any
 
 import msgspec
@@ -122,7 +123,7 @@ def _processes(
 def _throttle(
     counters: tuple[tuple[str, int], ...] | None, tallies: Tallies
 ) -> tuple[tuple[str, int], ...] | None:
-    if not counters:
+    if counters is None or all(0 <= value <= MAX_COUNT for _, value in counters):
         return counters
     return tuple(
         (reason, value)
@@ -141,8 +142,11 @@ def _instances(
         total = possible("memory", each.memory_total_bytes, 0, most_bytes, tallies)
         most = most_bytes if total is None else total
         used = possible("memory", each.memory_used_bytes, 0, most, tallies)
-        found.append(dataclasses.replace(each, memory_total_bytes=total, memory_used_bytes=used))
-    return tuple(found)
+        is_whole = total is each.memory_total_bytes and used is each.memory_used_bytes
+        found.append(
+            each if is_whole else dataclasses.replace(each, memory_total_bytes=total, memory_used_bytes=used)
+        )
+    return instances if all(map(operator.is_, found, instances)) else tuple(found)
 
 
 def _utilization(

@@ -6,6 +6,7 @@ old name the new slice replaces the ended one at once (its final values have lef
 
 from __future__ import annotations
 
+import operator
 from collections import defaultdict
 from collections.abc import Iterable
 from types import MappingProxyType
@@ -41,15 +42,16 @@ def slice_views(attribution: Attribution, meter: Meter) -> tuple[SliceView, ...]
             owner.key, owner.labels, None, _totals(owner), has_energy=_has_energy(meter, owner.key)
         )
     # Of two that are held under one name (a view between deletion and creation) the newer stays.
-    for gauges in sorted(attribution.slices, key=lambda each: each.held_from_ms):
-        owner_now = meter.owners.get(gauges.key)
-        views[_series(gauges.labels, gauges.key)] = SliceView(
-            gauges.key,
-            gauges.labels,
+    for gauges in sorted(attribution.slices, key=operator.attrgetter("held_from_ms")):
+        key, labels = gauges.key, gauges.labels
+        owner_now = meter.owners.get(key)
+        views[_series(labels, key)] = SliceView(
+            key,
+            labels,
             gauges,
             None if owner_now is None else _totals(owner_now),
-            meter.rate(gauges.key),
-            _has_energy(meter, gauges.key),
+            meter.rate(key),
+            _has_energy(meter, key),
         )
     return tuple(views.values())
 

@@ -191,11 +191,12 @@ class CacheReader:
                     files[result] += 1
                 found.append(directory)
         self._count_new(bad)
-        self._let_go(known)
+        if not all(map(operator.is_, map(known.get, self._known), self._known.values())):
+            self._let_go(known)
         self._known, self._bad = known, bad
         sm = self._looks(looks, wait)
         self._readings, before_all = {}, self._readings
-        directories = tuple(self._reading(each, sm, before_all.get(each.path)) for each in found)
+        directories = tuple([self._reading(each, sm, before_all.get(each.path)) for each in found])
         return CacheSurvey(directories, has_tree, dict(files), ignored, failure)
 
     def close(self) -> None:

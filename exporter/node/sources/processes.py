@@ -96,10 +96,11 @@ class ProcessTable:
         """
         self._now_ms = now_ms
         before, saw_host = self._looked, self._sees_host
-        members = {pid for pids in self._members.values() for pid in pids}
-        self._known = {
-            pid: known for pid, known in self._known.items() if pid in self._asked or pid in members
-        }
+        if not self._known.keys() <= self._asked:
+            members = {pid for pids in self._members.values() for pid in pids}
+            self._known = {
+                pid: known for pid, known in self._known.items() if pid in self._asked or pid in members
+            }
         self._looked = looked = {pid: self._look(pid) for pid in before if pid in self._asked}
         self._sees_host = self._root is not None and self._is_hosts(listed)
         self._is_unchanged = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import http.client
 import json
 import math
 import re
@@ -21,7 +22,7 @@ from exporter.exposition.listener import MAX_CONNECTIONS
 from exporter.exposition.page import NATIVE_FAMILIES, Page, PageBuilder
 from exporter.exposition.pages import accepts_gzip
 from exporter.exposition.server import MetricsServer
-from tests.exporter.exposition.conftest import START
+from tests.exporter.exposition.conftest import START, Client
 
 
 def full_page(role: Emitter = "node") -> Page:
@@ -206,9 +207,17 @@ def test_a_client_that_reads_nothing_does_not_hold_the_page(start: START) -> Non
     deaf = client.connect()
     deaf.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
     deadline = time.monotonic() + 20
-    while client.ask("/metrics")[0].status != 200:
+    while not _is_answered(client):
         assert time.monotonic() < deadline, "the one slot was never given back"
     deaf.close()
+
+
+def _is_answered(client: Client) -> bool:
+    """Whether a whole page came; on a busy machine our own connection can be over its second too."""
+    try:
+        return client.ask("/metrics")[0].status == 200
+    except (http.client.HTTPException, ConnectionError):
+        return False
 
 
 def test_connections_beyond_the_cap_are_closed_at_once(start: START) -> None:

@@ -119,3 +119,24 @@ def test_a_mig_instance_uses_no_more_than_it_has() -> None:
     )
     assert found.mig == (instance(512, 512), instance(512, None), instance(None, None), instance(None, None))
     assert counts == {("memory", "above_range"): 2, ("memory", "blank"): 1}
+
+
+def test_a_reading_in_which_all_is_possible_is_handed_on_as_it_is() -> None:
+    """A node has up to sixteen cards and looks at them every second: nothing is copied for nothing."""
+    tallies = Tallies()
+    instance = MigInstance("MIG-1", "1g.10gb", 7, 0, 10 << 30, 1 << 30)
+    reading = DeviceReading(
+        DeviceUuid("GPU-1"),
+        0,
+        "A100",
+        memory_total_bytes=80 << 30,
+        memory_used_bytes=1 << 30,
+        processes=(ProcessMemory(7, 1 << 20), ProcessMemory(8, None)),
+        utilization=(UtilizationSample(7, NOW_US, 40),),
+        busy=(BusySample(NOW_US, 40),),
+        power_mw=250_000,
+        throttle_ns=(("thermal", 5),),
+        mig=(instance,),
+    )
+    assert checked(reading, tallies, now_us=NOW_US, known_pids=frozenset({7, 8})) is reading
+    assert tallies.packed() == []
