@@ -26,8 +26,8 @@ slicemeter rules rehearse [SCENE …]                                 # play wha
 Every alert carries `cluster` and `severity` (`critical` wakes someone, `warning` is for working hours, `info`
 is shown), and `tenant` where its subject has one. Annotations: `summary`, `description` (may name other
 tenants: for platform receivers), `tenant_description` (for the tenant's own receiver; names nobody else),
-`runbook_url` and `dashboard_url` ([the dashboards](dashboards.md)). Set the target label `cluster` by relabelling,
-also with one cluster only.
+`runbook_url` and `dashboard_url` ([the dashboards](dashboards.md)). Set the target label `cluster` by
+relabelling, also with one cluster only.
 """
 
 _ROUTING = """
