@@ -91,7 +91,7 @@ def report_slice(
                 found = found or _slice_of(session, card, allocation_id, tenants, step_ms, as_of_ms)
     if found is None:
         raise NotFoundError(
-            f'no slice {allocation_id} in cluster "{cluster}" in this window; take one from a statement, '
+            f'no slice of this id in cluster "{cluster}" in this window; take one from a statement, '
             "where each line names its own"
         )
     return found
