@@ -126,7 +126,7 @@ def report_cost(
     wanted = filters or Filters()
     branches = read_branches(session, viewer, wanted.tenant)
     by = {name for key in group_by for name in _COLUMNS.get(key, (key,))}
-    by |= {"tenant_id", "cluster"}
+    by |= {"cluster"}
     source = source_of(by, wanted.columns())
     sums: list[SummedLines] = []
     zones: dict[str, str] = {}
