@@ -65,7 +65,7 @@ def run(options: Options, command: Command) -> int:
     stack = Stack(demo(ends=options.once), folder, command, disturb=options.disturb, album=album)
     has_failed = True
     try:
-        with _interrupted_by(signal.SIGTERM, signal.SIGHUP):
+        with interrupted_by(signal.SIGTERM, signal.SIGHUP):
             code = _Demo(options, stack, folder, console).play()
             has_failed = code != 0
     except KeyboardInterrupt:
@@ -176,7 +176,7 @@ class _Demo:
 
 
 @contextmanager
-def _interrupted_by(*numbers: signal.Signals) -> Iterator[None]:
+def interrupted_by(*numbers: signal.Signals) -> Iterator[None]:
     """These signals end what is inside as Ctrl-C does: SIGTERM, and the terminal's being closed."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Sequence
 
 from rich.console import Console
 
+from lab.demo import interrupted_by
 from lab.processes import LabError
 from lab.rehearsal.monitoring import program
 from lab.rehearsal.rehearsal import Outcome, rehearse
@@ -51,7 +53,8 @@ def _play(scenes: Sequence[Scene], tempo: Tempo, console: Console) -> int:
     try:
         for name in ("prometheus", "prometheus-alertmanager"):
             program(name)
-        outcomes.extend(rehearse(scene, tempo, accounting_command, told) for scene in scenes)
+        with interrupted_by(signal.SIGTERM, signal.SIGHUP):
+            outcomes.extend(rehearse(scene, tempo, accounting_command, told) for scene in scenes)
     except LabError as error:
         print(f"slicemeter rules: {error}", file=sys.stderr)
         return 2
