@@ -20,9 +20,11 @@ from accounting.errors import InvalidError
 from accounting.ledger.calendar import Month, at_text, midnight_ms
 from accounting.numbers import plain_decimal
 from accounting.periods.months import CLOSED, OPEN, named, require_period
+from accounting.periods.reading import of_devices
 from accounting.periods.replacing import RATED
 from accounting.periods.statement import Coverage, coverage_of, rated_grace_ms
 from accounting.periods.totals import wrong_amounts
+from accounting.periods.unreported import unreported_devices
 from accounting.store.models import (
     AllocationReport,
     BillingAccount,
@@ -30,7 +32,6 @@ from accounting.store.models import (
     Cluster,
     DeviceHour,
     LedgerLine,
-    PresenceReport,
     RatingMark,
 )
 from accounting.tenants.rules import clusters_of
@@ -220,29 +221,23 @@ def _unrated(session: Session, period: BillingPeriod) -> Iterator[Blocker]:
 
 
 def _unknown_devices(session: Session, account: BillingAccount, period: BillingPeriod) -> Iterator[Blocker]:
-    held, seen = AllocationReport, PresenceReport
-    device = (held.cluster, held.node_uid, held.device_uuid)
-    is_reported = (
-        select(seen.cluster)
-        .where(
-            seen.cluster == held.cluster,
-            seen.node_uid == held.node_uid,
-            seen.device_uuid == held.device_uuid,
+    held, grace_ms = AllocationReport, rated_grace_ms(session)
+    clusters = session.scalars(select(Cluster.code).where(Cluster.account == account.code)).all()
+    ends_at_ms = func.coalesce(held.ended_at_ms, held.confirmed_at_ms + grace_ms)
+    rows = sorted(
+        device
+        for cluster in clusters
+        for device in unreported_devices(session, cluster)
+        if session.scalar(
+            select(held.cluster)
+            .where(
+                of_devices(held, [device]),
+                held.bound_at_ms < period.ends_at_ms,
+                ends_at_ms > period.starts_at_ms,
+            )
+            .limit(1)
         )
-        .exists()
     )
-    rows = session.execute(
-        select(*device)
-        .where(
-            held.cluster.in_(select(Cluster.code).where(Cluster.account == account.code).scalar_subquery()),
-            held.bound_at_ms < period.ends_at_ms,
-            func.coalesce(held.ended_at_ms, held.confirmed_at_ms + rated_grace_ms(session))
-            > period.starts_at_ms,
-            ~is_reported,
-        )
-        .distinct()
-        .order_by(*device)
-    ).all()
     if rows:
         names = ["/".join(row) for row in rows]
         yield Blocker(
