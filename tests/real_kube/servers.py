@@ -298,7 +298,7 @@ class RealCluster:
 
     def apply(self, *objects: Object) -> None:
         """`kubectl apply`, or fail."""
-        done = self.kubectl("apply", "-f", "-", stdin="\n---\n".join(json.dumps(each) for each in objects))
+        done = self.kubectl("apply", "-f", "-", stdin="\n".join(json.dumps(each) for each in objects))
         assert done.returncode == 0, done.stderr
 
     def token_of(self, account: str) -> str:
