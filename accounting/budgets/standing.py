@@ -21,7 +21,7 @@ from accounting.budgets.spending import at_or_below, read_spending
 from accounting.ledger.calendar import Month, midnights_ms, month_bounds_ms, month_of
 from accounting.ledger.rounding import EXACT, to_currency
 from accounting.periods.months import CLOSED, find_period
-from accounting.periods.statement import rated_as_of_ms
+from accounting.periods.rating_state import rated_as_of_ms
 from accounting.store.models import BillingAccount, BillingPeriod, Budget, BudgetCrossing, Tenant
 
 

@@ -28,8 +28,8 @@ from accounting.ledger.rounding import (
     plain,
     to_currency,
 )
+from accounting.periods.coverage import Coverage
 from accounting.periods.ledger_stream import Device, Frame, Streamed
-from accounting.periods.statement import Coverage
 from accounting.store.models import LedgerLine
 from contract.units import MJ_PER_KWH
 

@@ -29,9 +29,10 @@ from accounting.ledger.sweep import Segment, segments_of
 from accounting.ledger.tenancy import IDLE_PATH, SHARED_PATH
 from accounting.periods.card import HeldSlice
 from accounting.periods.compute import Rulebook, Swept, read_rulebook, sweep_lines
+from accounting.periods.coverage import Coverage
 from accounting.periods.lines import Booked, Entry, LineKey, LineKind
 from accounting.periods.months import OPEN
-from accounting.periods.statement import Coverage, rated_as_of_ms, rated_grace_ms
+from accounting.periods.rating_state import rated_as_of_ms, rated_grace_ms
 from accounting.periods.use import SliceUses, Use
 from accounting.store.book_tables import RATED_KINDS
 from accounting.store.models import (

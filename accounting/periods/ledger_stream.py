@@ -17,10 +17,12 @@ from sqlalchemy.orm import Session
 
 from accounting.access.viewer import Viewer, is_at_or_below
 from accounting.ledger.calendar import Month, month_bounds_ms, month_of
+from accounting.periods.coverage import Coverage
 from accounting.periods.hashing import STATEMENT
 from accounting.periods.months import CLOSED, find_period
+from accounting.periods.rating_state import rated_as_of_ms
 from accounting.periods.sealed import Sealed, read_sealed
-from accounting.periods.statement import NEVER_RATED, Coverage, asked_of, rated_as_of_ms
+from accounting.periods.statement import NEVER_RATED, asked_of
 from accounting.periods.use import SliceUses, Use, measured_windows
 from accounting.progress import Progress, unseen
 from accounting.store.models import (

@@ -19,10 +19,11 @@ from sqlalchemy.orm import Session
 from accounting.errors import InvalidError
 from accounting.ledger.calendar import Month, at_text, midnight_ms
 from accounting.numbers import plain_decimal
+from accounting.periods.coverage import Coverage, coverage_of
 from accounting.periods.months import CLOSED, OPEN, named, require_period
+from accounting.periods.rating_state import rated_grace_ms
 from accounting.periods.reading import of_devices
 from accounting.periods.replacing import RATED
-from accounting.periods.statement import Coverage, coverage_of, rated_grace_ms
 from accounting.periods.totals import wrong_amounts
 from accounting.periods.unreported import unreported_devices
 from accounting.store.models import (

@@ -24,8 +24,8 @@ from accounting.ledger.rounding import EXACT
 from accounting.periods.card import devices_held_or_present
 from accounting.periods.compute import MS_PER_DAY, Computed, Rulebook, compute_cards, read_rulebook
 from accounting.periods.lines import Line
+from accounting.periods.rating_state import rated_as_of_ms
 from accounting.periods.reading import groups_of, of_devices
-from accounting.periods.statement import rated_as_of_ms
 from accounting.progress import Progress, unseen
 from accounting.store.book_tables import RATED_KINDS
 from accounting.store.models import BillingAccount, BillingPeriod, Correction, LedgerLine, Tenant

@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import Protocol
 from uuid import UUID
 
-from sqlalchemy import Row, func, select, true, tuple_
+from sqlalchemy import Row, select, true
 from sqlalchemy.orm import Session
 
 from accounting.access.viewer import Viewer, is_at_or_below
@@ -22,9 +22,11 @@ from accounting.ledger import tenancy
 from accounting.ledger.calendar import Month, local_date, month_bounds_ms, month_of
 from accounting.ledger.intervals import Interval
 from accounting.ledger.rounding import MJ, PPM_MS, exact_sum, round_statement
+from accounting.periods.coverage import Coverage, coverage_of
 from accounting.periods.distribution import DISTRIBUTION
 from accounting.periods.idle_view import IdleView, ProvisionalShare, view_idle
 from accounting.periods.months import find_account, find_period, no_account
+from accounting.periods.rating_state import rated_as_of_ms
 from accounting.periods.sealed import Sealed, read_sealed
 from accounting.periods.use import (
     SliceUses,
@@ -37,15 +39,12 @@ from accounting.periods.use import (
 from accounting.store.models import (
     BillingAccount,
     BillingPeriod,
-    DeviceHour,
     LedgerLine,
-    RatingState,
     Tenant,
 )
 from accounting.store.walls import CARDS, seeing
 from accounting.tenants.rules import read_owners
 from accounting.tenants.tree import find_tenant
-from contract.units import PPM
 
 NEVER_RATED = "open"
 
@@ -117,21 +116,6 @@ class Sums:
 
 
 @dataclass(frozen=True, slots=True)
-class Coverage:
-    """How much of the presence of the devices concerned a witness confirmed."""
-
-    confirmed_ms: int
-    present_ms: int
-
-    @property
-    def ratio(self) -> Decimal | None:
-        """Confirmed of present; None where nothing was present."""
-        if not self.present_ms:
-            return None
-        return (Decimal(self.confirmed_ms) / Decimal(self.present_ms)).quantize(Decimal("0.000001"))
-
-
-@dataclass(frozen=True, slots=True)
 class Statement:
     """A tenant's month in an account."""
 
@@ -162,22 +146,6 @@ class Statement:
     def is_provisional(self) -> bool:
         """Whether figures may still change: the period is not closed."""
         return self.state != "closed"
-
-
-class OfDevice(Protocol):
-    """What speaks of one device."""
-
-    @property
-    def cluster(self) -> str:
-        """Its cluster."""
-
-    @property
-    def node_uid(self) -> str:
-        """Its node."""
-
-    @property
-    def device_uuid(self) -> str:
-        """Its UUID."""
 
 
 class Quantities(Protocol):
@@ -225,16 +193,6 @@ def sums_of(lines: Sequence[Quantities]) -> Sums:
         energy_mj=sum(line.quantity for line in lines if line.unit == MJ),
         handed_on_ppm_ms=sum(line.quantity for line in lines if line.kind == DISTRIBUTION),
     )
-
-
-def rated_as_of_ms(session: Session) -> int | None:
-    """The instant up to which the open ledger was rated; None: it never was."""
-    return session.scalar(select(RatingState.rated_as_of_ms))
-
-
-def rated_grace_ms(session: Session) -> int:
-    """The grace that the open ledger was rated with; 0 when it never was."""
-    return session.scalar(select(RatingState.grace_ms)) or 0
 
 
 def state_statement(
@@ -436,27 +394,6 @@ def _coverage(
     if sealed is None:
         return coverage_of(session, lines, window)
     return Coverage(*sealed.coverage({(line.cluster, line.node_uid, line.device_uuid) for line in lines}))
-
-
-def coverage_of(session: Session, lines: Sequence[OfDevice], window: Interval) -> Coverage:
-    """Over the devices that lines speak of, in a window: confirmed and present time."""
-    devices = sorted({(line.cluster, line.node_uid, line.device_uuid) for line in lines})
-    confirmed_ms = present_ms = 0
-    for start in range(0, len(devices), 300):
-        chunk = devices[start : start + 300]
-        query = select(
-            func.coalesce(func.sum(DeviceHour.confirmed_ms), 0),
-            func.coalesce(func.sum(DeviceHour.present_ppm_ms // PPM), 0),
-        ).where(
-            tuple_(DeviceHour.cluster, DeviceHour.node_uid, DeviceHour.device_uuid).in_(chunk),
-            DeviceHour.hour_ms >= window[0],
-            DeviceHour.hour_ms < window[1],
-        )
-        with seeing(session, CARDS):
-            row = session.execute(query).one()
-        confirmed_ms += int(row[0])
-        present_ms += int(row[1])
-    return Coverage(confirmed_ms, present_ms)
 
 
 def _unallocated(

@@ -21,10 +21,10 @@ from accounting.periods.card import devices_held_or_present
 from accounting.periods.compute import MS_PER_DAY, Computed, Rulebook, read_rulebook
 from accounting.periods.findings import Finding, card_named
 from accounting.periods.lines import Line
+from accounting.periods.rating_state import rated_grace_ms
 from accounting.periods.reading import groups_of, of_devices
 from accounting.periods.recompute import AnyRow, ComputedAs
 from accounting.periods.replacing import RATED
-from accounting.periods.statement import rated_grace_ms
 from accounting.store.book_tables import RATED_KINDS
 from accounting.store.models import (
     DeviceHour,

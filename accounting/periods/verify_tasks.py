@@ -22,9 +22,10 @@ from accounting.ledger.rounding import exact_sum, to_currency
 from accounting.periods.compute import MS_PER_DAY, Rulebook, compute_cards
 from accounting.periods.findings import Finding
 from accounting.periods.months import CLOSED
+from accounting.periods.rating_state import rated_as_of_ms
 from accounting.periods.recompute import ComputedAs, Difference, Standing, groups_of_cards
 from accounting.periods.rollups import rollup_findings
-from accounting.periods.statement import rated_as_of_ms, state_statement
+from accounting.periods.statement import state_statement
 from accounting.periods.verify_cards import CardsAgain, Stored, of_month
 from accounting.periods.verify_sealed import SealedAgain, closed_periods, seal_findings
 from accounting.progress import Progress, unseen

@@ -23,8 +23,8 @@ from accounting.ledger.rounding import EXACT, MJ, PPM_MS, amount_of
 from accounting.periods.compute import MS_PER_DAY, Computed, Rulebook, compute, read_rulebook
 from accounting.periods.lines import Booked, Line
 from accounting.periods.months import OPEN
+from accounting.periods.rating_state import rated_as_of_ms, rated_grace_ms
 from accounting.periods.replacing import RATED
-from accounting.periods.statement import rated_as_of_ms, rated_grace_ms
 from accounting.periods.tariff import Account, Books, Tariff
 from accounting.progress import Progress, unseen
 from accounting.store.database import Database

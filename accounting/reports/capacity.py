@@ -14,7 +14,8 @@ from sqlalchemy.orm import Session
 
 from accounting.ledger.calendar import at_text, local_date
 from accounting.ledger.intervals import Interval
-from accounting.periods.statement import Coverage, rated_as_of_ms
+from accounting.periods.coverage import Coverage
+from accounting.periods.rating_state import rated_as_of_ms
 from accounting.reports.documents import Document, card_coverage_document, instant
 from accounting.reports.grouping import Filters
 from accounting.reports.paging import EVERYTHING, Asked, Key, Page, cursor_after, page_cut

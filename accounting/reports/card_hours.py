@@ -24,7 +24,7 @@ from accounting.periods.card import (
     read_card,
 )
 from accounting.periods.compute import Rulebook, read_rulebook
-from accounting.periods.statement import rated_as_of_ms, rated_grace_ms
+from accounting.periods.rating_state import rated_as_of_ms, rated_grace_ms
 from accounting.reports.documents import Document, instant
 from accounting.reports.usage import sweep_card
 from accounting.store.walls import CARDS, seeing

@@ -18,9 +18,11 @@ from accounting.access.viewer import Viewer, is_at_or_below, tenant_is_visible
 from accounting.ledger.calendar import at_text, local_date
 from accounting.ledger.intervals import Interval
 from accounting.ledger.rounding import exact_sum, to_currency
+from accounting.periods.coverage import Coverage
 from accounting.periods.distribution import DISTRIBUTION
 from accounting.periods.months import CLOSED
-from accounting.periods.statement import Coverage, Sums, rated_as_of_ms, sums_of
+from accounting.periods.rating_state import rated_as_of_ms
+from accounting.periods.statement import Sums, sums_of
 from accounting.reports.cost_coverage import (
     coverage_of_clusters,
     coverage_of_lines,

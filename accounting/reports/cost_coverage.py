@@ -16,8 +16,8 @@ from sqlalchemy.orm import Session
 
 from accounting.access.viewer import Viewer
 from accounting.ledger.intervals import Interval
+from accounting.periods.coverage import Coverage, coverage_of
 from accounting.periods.sealed import read_sealed
-from accounting.periods.statement import Coverage, coverage_of
 from accounting.reports.grouping import Filters
 from accounting.store.models import BillingPeriod, LedgerLine, RollupHour
 from accounting.store.walls import CARDS, seeing

@@ -13,7 +13,8 @@ import msgspec
 
 from accounting.ledger.calendar import at_text
 from accounting.ledger.rounding import card_factor, card_hours, plain
-from accounting.periods.statement import Coverage, Statement, StatementLine, Sums
+from accounting.periods.coverage import Coverage
+from accounting.periods.statement import Statement, StatementLine, Sums
 from accounting.periods.use import UnallocatedUse, Use
 from accounting.reports.paging import EVERYTHING, Asked, Key, page_of
 from accounting.reports.statement_groups import group_lines

@@ -19,7 +19,7 @@ from accounting.ledger.intervals import Interval, clip, length_ms, overlaps
 from accounting.ledger.sweep import Segment
 from accounting.periods.card import Card, HeldSlice, devices_of_slice, read_card
 from accounting.periods.compute import read_rulebook
-from accounting.periods.statement import rated_as_of_ms, rated_grace_ms
+from accounting.periods.rating_state import rated_as_of_ms, rated_grace_ms
 from accounting.periods.use import SliceUses, Use, add_uses
 from accounting.reports.documents import Document, instant, use_document
 from accounting.reports.usage import sweep_card

@@ -13,7 +13,7 @@ from accounting.ledger.rounding import card_hours
 from accounting.ledger.stranded import Free, free_of
 from accounting.periods.card import devices_held_or_present, read_card
 from accounting.periods.compute import cuts_of, read_rulebook
-from accounting.periods.statement import rated_as_of_ms, rated_grace_ms
+from accounting.periods.rating_state import rated_as_of_ms, rated_grace_ms
 from accounting.reports.documents import Document, instant
 from accounting.reports.paging import EVERYTHING, Asked, page_of
 from contract.ids import DeviceKey

@@ -6,7 +6,8 @@ from decimal import Decimal
 
 from accounting.ledger.calendar import at_text, local_text
 from accounting.ledger.rounding import card_hours, to_currency
-from accounting.periods.statement import Coverage, StatementLine
+from accounting.periods.coverage import Coverage
+from accounting.periods.statement import StatementLine
 from accounting.periods.use import Use
 from contract.units import MJ_PER_KWH, PPM
 

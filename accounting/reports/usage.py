@@ -19,8 +19,8 @@ from accounting.ledger.intervals import Interval, overlaps
 from accounting.ledger.sweep import Segment
 from accounting.periods.card import Card, HeldSlice, devices_held_or_present, read_cards
 from accounting.periods.compute import Rulebook, cuts_of, read_rulebook
+from accounting.periods.rating_state import rated_as_of_ms, rated_grace_ms
 from accounting.periods.recompute import groups_of_cards
-from accounting.periods.statement import rated_as_of_ms, rated_grace_ms
 from accounting.periods.tariff import Books
 from accounting.periods.use import SliceUses, UnallocatedUse, Use, add_uses, unallocated_uses
 from accounting.reports.documents import Document, instant, money, unallocated_document, use_document

@@ -34,14 +34,14 @@ class RollUp(NamedTuple):
     name: str
     of: str
     key: tuple[str, ...]
-    count: str
+    counter: str
     quantities: tuple[str, ...]
     has_amount: bool
 
     @property
     def columns(self) -> str:
         money = ("unrated", "amount") if self.has_amount else ()
-        return ", ".join((*self.key, self.count, *self.quantities, *money, "is_merged"))
+        return ", ".join((*self.key, self.counter, *self.quantities, *money, "is_merged"))
 
     def added_up(self, rows: str, sign: str, *, add: str, is_merged: str) -> str:
         """A query that gives a set of rows, counted for or against."""
@@ -56,7 +56,7 @@ class RollUp(NamedTuple):
 
     def changed(self, row: str, sign: str) -> str:
         """A statement that counts one row for or against; SQLite's words."""
-        changes = [f"{self.count} = {self.count} {sign} 1"]
+        changes = [f"{self.counter} = {self.counter} {sign} 1"]
         changes += [f"{name} = {name} {sign} {row}.{name}" for name in self.quantities]
         if self.has_amount:
             changes.append(f"unrated = unrated {sign} ({row}.amount IS NULL)")
@@ -135,7 +135,7 @@ def _sqlite_triggers(one: RollUp) -> list[str]:
         f"INSERT INTO {one.name} ({one.columns}) SELECT {', '.join(values)}, 1 WHERE changes() = 0; "
     )
     remove = one.changed("OLD", "-") + (
-        f"DELETE FROM {one.name} WHERE {one.is_row_of('OLD')} AND {one.count} = 0; "
+        f"DELETE FROM {one.name} WHERE {one.is_row_of('OLD')} AND {one.counter} = 0; "
     )
     return [
         f"CREATE TRIGGER {one.of}_counted AFTER INSERT ON {one.of} BEGIN {add}END",

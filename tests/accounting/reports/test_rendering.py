@@ -10,7 +10,8 @@ from decimal import Decimal
 
 import pytest
 
-from accounting.periods.statement import Coverage, Statement, StatementLine, Sums
+from accounting.periods.coverage import Coverage
+from accounting.periods.statement import Statement, StatementLine, Sums
 from accounting.periods.use import Use
 from accounting.reports.rendering import render_statement
 from accounting.reports.units import price_text

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from accounting.errors import InvalidError
-from accounting.periods.statement import Coverage, Statement, StatementLine, Sums
+from accounting.periods.coverage import Coverage
+from accounting.periods.statement import Statement, StatementLine, Sums
 from accounting.periods.use import Use
 from accounting.reports.month_picture import month_picture
 from accounting.reports.statement_basis import basis_of

@@ -17,7 +17,7 @@ from accounting.periods.rate import rate
 from accounting.prices.book import list_versions, set_price
 from accounting.store.models import BillingPeriod
 from accounting.tenants.rules import list_rules
-from contract.facts import AllocationFact, PresenceFact, canonical_bytes
+from contract.facts import AllocationFact, Fact, PresenceFact, canonical_bytes
 from tests.accounting.api.conftest import AFTER_GRACE
 from tests.accounting.web.conftest import Browser, hidden
 from tests.accounting.web.page_checks import Page
@@ -49,7 +49,7 @@ def october(
         cluster="a", core_percent=50, bound_at_ms=start, confirmed_at_ms=end, ended_at_ms=end,
         end_kind="observed",
     )  # fmt: skip
-    facts = [presence(start, end, cluster="a"), held]
+    facts: list[Fact] = [presence(start, end, cluster="a"), held]
     lines = read_lines(b"\n".join(map(canonical_bytes, facts)), Scope("a"), now_ms=end)
     with api.database.writing() as session:
         set_price(
@@ -211,7 +211,7 @@ def test_names_are_escaped_and_their_links_lead_to_them(
         cluster="a", tenant_key=evil, namespace="n", pod="p", core_percent=50, bound_at_ms=start,
         confirmed_at_ms=end, ended_at_ms=end, end_kind="observed",
     )  # fmt: skip
-    facts = [presence(start, end, cluster="a"), held]
+    facts: list[Fact] = [presence(start, end, cluster="a"), held]
     lines = read_lines(b"\n".join(map(canonical_bytes, facts)), Scope("a"), now_ms=end)
     with api.database.writing() as session:
         assert not ingest(session, lines, cluster="a", now_ms=end).rejected
