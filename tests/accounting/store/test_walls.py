@@ -373,7 +373,8 @@ def test_the_owner_backs_up_and_restores_every_row_as_documented(
 
 LOOKS_PAST = {
     "accounting/access/sessions.py", "accounting/periods/explain.py", "accounting/periods/idle_view.py",
-    "accounting/periods/coverage.py", "accounting/periods/ledger_stream.py", "accounting/periods/sealed.py", "accounting/periods/statement.py",
+    "accounting/periods/coverage.py", "accounting/periods/ledger_stream.py",
+    "accounting/periods/sealed.py", "accounting/periods/statement.py",
     "accounting/reports/allocations.py", "accounting/reports/card_hours.py",
     "accounting/reports/cost_coverage.py", "accounting/reports/grouping.py",
     "accounting/reports/handed_on.py", "accounting/reports/quote.py", "accounting/reports/slice_hours.py",
