@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
@@ -74,10 +75,17 @@ def _device(fact: DeviceUsageFact | UnallocatedUseFact) -> DeviceKey:
     return DeviceKey(fact.cluster, fact.node_uid, fact.device_uuid)
 
 
+_Measured: TypeAlias = type[DeviceFact | UsageFact | UnallocatedFact]
+
+
 def _hours_of(
-    table: type[DeviceFact | UsageFact | UnallocatedFact], keys: Sequence[DeviceKey], window: Interval
+    table: _Measured, keys: Sequence[DeviceKey], window: Interval
 ) -> tuple[ColumnElement[bool], ...]:
-    return of_devices(table, keys), table.hour_ms > window[0] - MS_PER_HOUR, table.hour_ms < window[1]
+    return of_devices(table, keys), *_in_hours(table, window)
+
+
+def _in_hours(table: _Measured, window: Interval) -> tuple[ColumnElement[bool], ...]:
+    return table.hour_ms > window[0] - MS_PER_HOUR, table.hour_ms < window[1]
 
 
 def _drawing(session: Session, group: Sequence[DeviceKey], window: Interval) -> set[DeviceKey]:
@@ -87,6 +95,26 @@ def _drawing(session: Session, group: Sequence[DeviceKey], window: Interval) -> 
         select(*device).where(*_hours_of(UsageFact, group, window), UsageFact.energy_active_mj > 0).distinct()
     )
     return {DeviceKey(ClusterCode(row[0]), NodeUid(row[1]), DeviceUuid(row[2])) for row in rows}
+
+
+def devices_metered(session: Session, clusters: Collection[str], window: Interval) -> set[DeviceKey]:
+    """Every device that energy or unallocated use was reported of, even if nobody ever saw or held it.
+
+    Args:
+        session: A reading transaction.
+        clusters: Where.
+        window: From when to when.
+    """
+    found: set[DeviceKey] = set()
+    for table in (DeviceFact, UnallocatedFact, UsageFact):
+        query = select(table.cluster, table.node_uid, table.device_uuid).where(
+            table.cluster.in_(clusters), *_in_hours(table, window)
+        )
+        if table is UsageFact:
+            query = query.where(UsageFact.energy_active_mj > 0)
+        for cluster, node_uid, device_uuid in session.execute(query.distinct()):
+            found.add(DeviceKey(ClusterCode(cluster), NodeUid(node_uid), DeviceUuid(device_uuid)))
+    return found
 
 
 def unallocated_claim(use: UnallocatedUseFact) -> Claim:

@@ -23,6 +23,7 @@ from accounting.ledger.intervals import Interval
 from accounting.ledger.rounding import EXACT
 from accounting.periods.card import devices_held_or_present
 from accounting.periods.compute import MS_PER_DAY, Computed, Rulebook, compute_cards, read_rulebook
+from accounting.periods.energy import devices_metered
 from accounting.periods.lines import Line
 from accounting.periods.rating_state import rated_as_of_ms
 from accounting.periods.reading import groups_of, of_devices
@@ -244,7 +245,7 @@ class Recomputation:
             done += len(group)
 
     def cards(self) -> list[DeviceKey]:
-        """All that may have held something in the period, and all that lines speak of."""
+        """All that may have held, drawn or used something in the period, and all that lines speak of."""
         clusters = set(clusters_of(self.session, self.account.code))
         reach = (self.window[0] - MS_PER_DAY, self.window[1] + MS_PER_DAY)
         assert self.period.grace_ms is not None
@@ -253,6 +254,7 @@ class Recomputation:
             for key in devices_held_or_present(self.session, reach, grace_ms=self.period.grace_ms)
             if key.cluster in clusters
         }
+        known |= devices_metered(self.session, clusters, self.window)
         of_lines = select(LedgerLine.cluster, LedgerLine.node_uid, LedgerLine.device_uuid)
         rows = self.session.execute(of_lines.where(self._standing()).distinct())
         known.update(DeviceKey(ClusterCode(row[0]), NodeUid(row[1]), DeviceUuid(row[2])) for row in rows)

@@ -19,6 +19,7 @@ from accounting.ledger.intervals import Interval, overlaps
 from accounting.ledger.rounding import amount_of
 from accounting.periods.card import devices_held_or_present
 from accounting.periods.compute import MS_PER_DAY, Computed, Rulebook, read_rulebook
+from accounting.periods.energy import devices_metered
 from accounting.periods.findings import Finding, card_named
 from accounting.periods.lines import Line
 from accounting.periods.rating_state import rated_grace_ms
@@ -150,8 +151,9 @@ class CardsAgain:
         yield from self._lines_again(computed, stored.lines[key], due_days)
 
     def cards(self) -> set[DeviceKey]:
-        """All that held something or were there in the month, and all that something is stored of."""
+        """All that held, drew or used something or were there, and all that something is stored of."""
         known = set(devices_held_or_present(self.session, self.whole, grace_ms=rated_grace_ms(self.session)))
+        known |= devices_metered(self.session, self._rulebook.books, self.whole)
         hour, line = DeviceHour, LedgerLine
         of_hours = select(hour.cluster, hour.node_uid, hour.device_uuid).where(
             hour.hour_ms >= self.whole[0], hour.hour_ms < self.whole[1]

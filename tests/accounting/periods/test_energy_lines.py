@@ -276,3 +276,24 @@ def test_energy_that_slices_report_beyond_the_boards_is_shown_and_billed_to_nobo
     # 0.25 on the board, 0.30 + 0.10 reported.
     assert hour.residual_mj == -KWH * 15 // 100
     assert energy(ledger)["acme/x"] == [(KWH * 3 // 10, Decimal("0.12"))]
+
+
+def test_energy_of_a_card_that_nobody_ever_saw_reaches_a_closed_month_by_correction(
+    ledger: Ledger, at: At, presence: Presence
+) -> None:
+    ledger.price("0", model="")
+    ledger.price("0.40", model="", sku="gpu-energy")
+    ten, november = at("10:00", 5), at("23:00", 31) + 4 * 24 * HOUR
+    ledger.send([presence(ten, ten + HOUR)], now_ms=november)
+    ledger.rate(november)
+    ledger.close("platform", now_ms=november)
+    # Of this one there is no presence and no slice: what its counter says is all.
+    ledger.send([board(ten, device_uuid="GPU-2", energy_mj=KWH, energy_idle_mj=KWH)], now_ms=november)
+    (late,) = ledger.verify().late
+    assert late.startswith("energy of platform/idle on c/node-uid-1/GPU-2")
+    corrected = ledger.correct("platform", now_ms=november)
+    assert [(one.tenant, one.kind, one.quantity, one.amount) for one in corrected.deltas] == [
+        ("platform/idle", "energy", KWH, Decimal("0.40"))
+    ]
+    assert ledger.correct("platform", now_ms=november).deltas == []
+    assert (ledger.verify().findings, ledger.verify().late) == ([], [])
