@@ -16,7 +16,14 @@ from sqlalchemy.orm import Session
 from accounting.errors import InvalidError
 from accounting.facts.touching import Window
 from accounting.store.bulk import write_rows
-from accounting.store.models import AllocationReport, PresenceReport, RatingMark
+from accounting.store.models import (
+    AllocationReport,
+    DeviceFact,
+    PresenceReport,
+    RatingMark,
+    UnallocatedFact,
+    UsageFact,
+)
 
 MAX_DAYS = 50_000
 """Days of cards that the facts of one batch may touch; 5,000 cards 400 days back would be 2 million."""
@@ -87,7 +94,7 @@ def _widened(session: Session, cluster: str, windows: Sequence[Window]) -> Itera
         if window.reach == "itself":
             yield window
         elif window.reach == "card":
-            yield _reaching_back(window, firsts)
+            yield _reaching_back(session, cluster, window, firsts)
         elif window.allocation_id is not None:
             yield from _over_the_slice(window, reports[window.allocation_id])
 
@@ -169,11 +176,25 @@ def _firsts(
     return firsts
 
 
-def _reaching_back(window: Window, firsts: Mapping[tuple[str, str], _First]) -> Window:
-    """Back to the first hold on the device, or report of it, if no earlier one says how large it is."""
+def _reaching_back(
+    session: Session, cluster: str, window: Window, firsts: Mapping[tuple[str, str], _First]
+) -> Window:
+    """Back to all that was told of the device before, if no earlier report says how large it is."""
     assert window.device_uuid is not None
     first = firsts[window.node_uid, window.device_uuid]
     if first.sized_ms is not None and first.sized_ms < window.from_ms:
         return window
-    starts = (at_ms for at_ms in (first.bound_ms, first.reported_ms) if at_ms is not None)
+    metered = _first_metered(session, cluster, window.node_uid, window.device_uuid)
+    starts = (at_ms for at_ms in (first.bound_ms, first.reported_ms, *metered) if at_ms is not None)
     return replace(window, from_ms=min(window.from_ms, *starts))
+
+
+def _first_metered(session: Session, cluster: str, node_uid: str, device_uuid: str) -> Iterator[int | None]:
+    """The first hours of which use or energy is known."""
+    for table in (DeviceFact, UnallocatedFact, UsageFact):
+        yield session.scalar(
+            select(table.hour_ms)
+            .where(table.cluster == cluster, table.device_uuid == device_uuid, table.node_uid == node_uid)
+            .order_by(table.hour_ms)
+            .limit(1)
+        )

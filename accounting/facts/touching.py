@@ -40,8 +40,8 @@ class Window:
 
     Attributes:
         reach: `slice_end` to the latest that any witness says of the slice `allocation_id`; `slice`
-            over all that any says of it; `card` back to the first hold on the card, when no earlier
-            report knows how large the card is.
+            over all that any says of it; `card` back to the first hold on the card, and the first use
+            or energy of it, when no earlier report knows how large the card is.
     """
 
     node_uid: str

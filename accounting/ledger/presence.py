@@ -7,6 +7,7 @@ which are flagged. Presence is never added up twice. Source: DESIGN section 5, `
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -96,10 +97,7 @@ def timeline(
     Returns:
         The spans; none for a device that no witness ever reported, since its size is unknown.
     """
-    known = sorted(
-        (report for report in reports if report.from_ms < as_of_ms),
-        key=lambda r: (r.from_ms, r.to_ms, r.state, r.reason or "", r.registered_mib, r.model),
-    )
+    known = _in_order(report for report in reports if report.from_ms < as_of_ms)
     sized = [report for report in known if report.registered_mib > 0]
     if not sized:
         return []
@@ -117,6 +115,37 @@ def timeline(
         sized=sized,
     )
     return _bridge(_spans(sources, as_of_ms))
+
+
+def _in_order(reports: Iterable[PresenceFact]) -> list[PresenceFact]:
+    return sorted(
+        reports, key=lambda r: (r.from_ms, r.to_ms, r.state, r.reason or "", r.registered_mib, r.model)
+    )
+
+
+class Size(NamedTuple):
+    """What kind of card a device is."""
+
+    model: str
+    registered_mib: int
+
+
+def size_at(spans: Sequence[PresenceSpan], reports: Iterable[PresenceFact], at_ms: int) -> Size | None:
+    """The size of a device while it was there, else as it was known last before, else first after.
+
+    Args:
+        spans: Its presence around the instant.
+        reports: All that was ever said of it.
+        at_ms: When.
+    """
+    index = bisect_right(spans, at_ms, key=lambda span: span.from_ms) - 1
+    if index >= 0 and at_ms < spans[index].to_ms:
+        return Size(spans[index].model, spans[index].registered_mib)
+    sized = [report for report in _in_order(reports) if report.registered_mib > 0]
+    if not sized:
+        return None
+    known = _LastKnown(sized).at(at_ms)
+    return Size(plain_model(known.model), known.registered_mib)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,15 @@ from accounting.ledger.merge import (
     merge_allocation,
     merge_container_hour,
 )
-from accounting.ledger.presence import BRIDGE_MS, HeldTime, PresenceSpan, not_ready_times, timeline
+from accounting.ledger.presence import (
+    BRIDGE_MS,
+    HeldTime,
+    PresenceSpan,
+    Size,
+    not_ready_times,
+    size_at,
+    timeline,
+)
 from accounting.ledger.shares import Grant, mig_slices
 from accounting.ledger.sweep import Segment, segments_of
 from accounting.ledger.tenancy import Claim
@@ -62,6 +70,7 @@ class Card:
         slices: The slices that hold a part of it in or near the window, by key.
         spans: Its presence. Empty when nobody reported it: its size is unknown.
         holds: The same slices, as the sweep takes them.
+        reports: All that was ever said of its presence.
         unsettled: Where the answer still depends on the asking instant; None: nowhere in the window.
     """
 
@@ -72,11 +81,29 @@ class Card:
     spans: Sequence[PresenceSpan]
     holds: Sequence[Hold]
     unsettled: Interval | None
+    reports: Sequence[PresenceFact]
 
     @property
     def is_unknown(self) -> bool:
         """Whether slices are held on a device that no witness ever reported."""
         return bool(self.slices) and not self.spans
+
+    def slice_near(self, slice_key: SliceKey, when: Interval) -> HeldSlice | None:
+        """A slice that was held in a time or within six hours of it: one answer, whatever window was read."""
+        one = self.slices.get(slice_key)
+        return one if one is not None and _is_near(one.allocation, when) else None
+
+    def size_at(self, at_ms: int) -> Size | None:
+        """Its size when it was there, else as it was known next to then."""
+        return size_at(self.spans, self.reports, at_ms)
+
+    def model_at(self, at_ms: int) -> str:
+        """Its model; that of slices held near when nobody ever reported the card."""
+        size = self.size_at(at_ms)
+        if size is not None:
+            return size.model
+        near = (one.allocation for one in self.slices.values() if _is_near(one.allocation, (at_ms, at_ms)))
+        return max((allocation.model for allocation in near), default="")
 
     def divide(self, window: Interval, *, cuts: Iterable[int], policies: Sequence[PolicySpan]) -> Columns:
         """The card's time, divided, in a window that lies within the one that was read."""
@@ -88,6 +115,12 @@ class Card:
     ) -> list[Segment]:
         """The same, segment by segment."""
         return segments_of(self.divide(window, cuts=cuts, policies=policies))
+
+
+def _is_near(allocation: MergedAllocation, when: Interval) -> bool:
+    """Within the reach of the marks that a report of the slice makes, so that none can change it unmarked."""
+    ends_ms = max(allocation.confirmed_at_ms, allocation.ended_at_ms or 0)
+    return allocation.bound_at_ms - BRIDGE_MS < when[1] and when[0] < ends_ms + BRIDGE_MS
 
 
 def read_card(session: Session, key: DeviceKey, window: Interval, *, as_of_ms: int, grace_ms: int) -> Card:
@@ -136,6 +169,7 @@ def _card(
         unsettled=_unsettled(
             slices.values(), facts.presence, facts.states, as_of_ms=as_of_ms, grace_ms=grace_ms
         ),
+        reports=facts.presence,
     )
 
 

@@ -224,12 +224,11 @@ def _uses(card: Card, facts: Mapping[int, EnergyFacts]) -> list[tuple[Claim, Int
         for hour in facts.values()
         for use in hour.unallocated
     ]
-    uses += [
-        (card.slices[use.slice_key].claim, (use.from_ms, use.to_ms))
-        for hour in facts.values()
-        for use in hour.slices
-        if use.slice_key in card.slices
-    ]
+    for hour_ms, hour in facts.items():
+        for use in hour.slices:
+            one = card.slice_near(use.slice_key, (hour_ms, hour_ms + MS_PER_HOUR))
+            if one is not None:
+                uses.append((one.claim, (use.from_ms, use.to_ms)))
     return uses
 
 

@@ -11,7 +11,6 @@ board's counter less the residual, to the millijoule.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -139,7 +138,7 @@ class EnergyBooks:
         grants = {hold.slice_key: hold.grant for hold in self.lines.card.holds}
         hours = {}
         for hour_ms, of_hour in facts.items():
-            self._name(of_hour)
+            self._name(hour_ms, of_hour, by_hour[hour_ms])
             time = CardTime(by_hour[hour_ms], grants, self.cuts, self._energy_policy)
             hour = hours[hour_ms] = split_energy(of_hour, time)
             for portion in hour.portions:
@@ -154,15 +153,16 @@ class EnergyBooks:
         rule = self.lines.tariff.policy("unallocated", at_ms)
         return _value(rule, VALUES["unallocated"][0]) == PRICED
 
-    def _name(self, facts: EnergyFacts) -> None:
+    def _name(self, hour_ms: int, facts: EnergyFacts, segments: Sequence[Segment]) -> None:
         """Who the containers of an hour belong to; one whose allocation is not told yet to nobody."""
-        slices = self.lines.card.slices
-        for use in facts.slices:
-            self._claims[use.slice_key] = Claim(use.cluster, "", "")
+        told = {use.slice_key: Claim(use.cluster, "", "") for use in facts.slices}
         for other in sorted(facts.unallocated, key=lambda use: (use.from_ms, use.epoch)):
-            self._claims[other.slice_key] = unallocated_claim(other)
-        for slice_key, one in slices.items():
-            self._claims[slice_key] = one.claim
+            told[other.slice_key] = unallocated_claim(other)
+        self._claims.update(told)
+        for slice_key in {*told, *(part.slice_key for segment in segments for part in segment.parts)}:
+            one = self.lines.card.slice_near(slice_key, (hour_ms, hour_ms + MS_PER_HOUR))
+            if one is not None:
+                self._claims[slice_key] = one.claim
 
     def _owner(self, slice_key: SliceKey, at_ms: int) -> Bearer:
         return Bearer.of(self.lines.books, self._claims[slice_key], at_ms)
@@ -192,7 +192,7 @@ class EnergyBooks:
                 SKU_ENERGY,
                 bearer,
                 self.lines.card_resource,
-                self._model_at(portion.from_ms),
+                self.lines.card.model_at(portion.from_ms),
                 portion.from_ms,
                 portion.to_ms,
                 rule,
@@ -228,22 +228,15 @@ class EnergyBooks:
         )
         rule = self.lines.tariff.policy("unallocated", when[0])
         bearer = self._owner(use.slice_key, when[0])
-        model = self._model_at(when[0])
+        model = self.lines.card.model_at(when[0])
         claim = self._claims[use.slice_key]
         entry = Entry("unallocated", SKU_UNALLOCATED, bearer, resource, model, *when, rule, claim=claim)
         self.lines.book(entry, ppm_ms, ppm_ms)
 
     def _card_time(self, use: UnallocatedUseFact) -> int:
-        spans = self.lines.card.spans
-        index = max(0, bisect_right(spans, use.from_ms, key=lambda span: span.from_ms) - 1)
-        memory = use.mem_used_mib_ms * PPM // spans[index].registered_mib if spans else 0
+        size = self.lines.card.size_at(use.from_ms)
+        memory = 0 if size is None else use.mem_used_mib_ms * PPM // size.registered_mib
         return min(max(use.sm_ppm_ms, memory), (use.to_ms - use.from_ms) * PPM)
-
-    def _model_at(self, at_ms: int) -> str:
-        spans = self.lines.card.spans
-        if not spans:
-            return max((one.allocation.model for one in self.lines.card.slices.values()), default="")
-        return spans[max(0, bisect_right(spans, at_ms, key=lambda span: span.from_ms) - 1)].model
 
 
 def _value(rule: PolicyRule | None, default: str) -> str:

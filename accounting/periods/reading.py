@@ -12,8 +12,8 @@ from typing import Any, TypeAlias, TypeVar
 from uuid import UUID
 
 import msgspec
-from sqlalchemy import ColumnElement, String, and_, cast, or_, select, tuple_
-from sqlalchemy.orm import Session
+from sqlalchemy import ColumnElement, String, and_, cast, exists, or_, select, tuple_
+from sqlalchemy.orm import Session, aliased
 
 from accounting.facts import kinds
 from accounting.facts.kinds import FactKind
@@ -118,13 +118,23 @@ def groups_of(session: Session, keys: Iterable[DeviceKey]) -> list[list[DeviceKe
 
 def held_in(window: Interval, grace_ms: int) -> tuple[ColumnElement[bool], ...]:
     """Reports of slices that may be held in a window."""
-    return (
-        AllocationReport.bound_at_ms < window[1],
-        or_(
-            AllocationReport.ended_at_ms > window[0],
-            AllocationReport.confirmed_at_ms + grace_ms > window[0],
-        ),
+    one, other = AllocationReport, aliased(AllocationReport)
+    # Until somebody saw it end, a slice is held from the first report to the last, also between the two.
+    is_held_on = exists().where(
+        other.cluster == one.cluster,
+        other.allocation_id == one.allocation_id,
+        other.witness != one.witness,
+        _reaches(other, window[0], grace_ms),
     )
+    has_no_end = or_(one.end_kind.is_(None), one.end_kind != "observed")
+    return (
+        one.bound_at_ms < window[1],
+        or_(_reaches(one, window[0], grace_ms), and_(has_no_end, is_held_on)),
+    )
+
+
+def _reaches(report: type[AllocationReport], at_ms: int, grace_ms: int) -> ColumnElement[bool]:
+    return or_(report.ended_at_ms > at_ms, report.confirmed_at_ms + grace_ms > at_ms)
 
 
 def read_cards_facts(

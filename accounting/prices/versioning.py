@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias, TypeVar
 
-from sqlalchemy import ColumnElement, or_, select
+from sqlalchemy import ColumnElement, exists, or_, select
 from sqlalchemy.orm import Session
 
 from accounting.access.audit import require_reason
@@ -21,6 +21,7 @@ from accounting.errors import ConflictError, InvalidError
 from accounting.ledger.calendar import at_text
 from accounting.store.models import (
     Budget,
+    DeviceEnergy,
     DeviceHour,
     PolicyVersion,
     PriceVersion,
@@ -199,22 +200,23 @@ def mark_rated_days(
         model: Only cards that were this model then.
         device: Only this card.
     """
-    where = [DeviceHour.hour_ms + MS_PER_HOUR > from_ms]
+    of_hours, of_energy = ([table.hour_ms + MS_PER_HOUR > from_ms] for table in (DeviceHour, DeviceEnergy))
     if to_ms is not None:
-        where.append(DeviceHour.hour_ms < to_ms)
+        of_hours.append(DeviceHour.hour_ms < to_ms)
+        of_energy.append(DeviceEnergy.hour_ms < to_ms)
     if model is not None:
-        where.append(DeviceHour.model == model)
+        of_hours.append(DeviceHour.model == model)
+    # Of a card that was not seen then, energy is all that is rated, and its model stands nowhere.
+    of_energy.append(~_is_seen())
     of_marks = [RatingMark.day_ms + _MS_PER_DAY > from_ms]
     if device is not None:
-        for table, conditions in ((DeviceHour, where), (RatingMark, of_marks)):
+        for table, conditions in ((DeviceHour, of_hours), (DeviceEnergy, of_energy), (RatingMark, of_marks)):
             conditions += [
                 table.cluster == device.cluster,
                 table.node_uid == device.node_uid,
                 table.device_uuid == device.device_uuid,
             ]
-    day_ms = (DeviceHour.hour_ms - DeviceHour.hour_ms % _MS_PER_DAY).label("day_ms")
-    days = select(DeviceHour.cluster, DeviceHour.node_uid, DeviceHour.device_uuid, day_ms)
-    touched = {tuple(row) for row in session.execute(days.where(*where).distinct())}
+    touched = _days_of(session, DeviceHour, of_hours) | _days_of(session, DeviceEnergy, of_energy)
     marks = session.scalars(select(RatingMark).where(*of_marks))
     for mark in marks:
         key = (mark.cluster, mark.node_uid, mark.device_uuid, mark.day_ms)
@@ -232,3 +234,22 @@ def mark_rated_days(
         for cluster, node_uid, device_uuid, at_ms in sorted(touched)
     )
     session.flush()
+
+
+def _days_of(
+    session: Session, table: type[DeviceHour | DeviceEnergy], where: Sequence[ColumnElement[bool]]
+) -> set[tuple[str, str, str, int]]:
+    day_ms = (table.hour_ms - table.hour_ms % _MS_PER_DAY).label("day_ms")
+    days = select(table.cluster, table.node_uid, table.device_uuid, day_ms).where(*where).distinct()
+    return {(cluster, node, device, at_ms) for cluster, node, device, at_ms in session.execute(days)}
+
+
+def _is_seen() -> ColumnElement[bool]:
+    """Whether a card was seen in an hour of its energy."""
+    hour, energy = DeviceHour, DeviceEnergy
+    return exists().where(
+        hour.cluster == energy.cluster,
+        hour.node_uid == energy.node_uid,
+        hour.device_uuid == energy.device_uuid,
+        hour.hour_ms == energy.hour_ms,
+    )

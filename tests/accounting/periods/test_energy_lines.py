@@ -297,3 +297,69 @@ def test_energy_of_a_card_that_nobody_ever_saw_reaches_a_closed_month_by_correct
     ]
     assert ledger.correct("platform", now_ms=november).deltas == []
     assert (ledger.verify().findings, ledger.verify().late) == ([], [])
+
+
+def test_an_energy_price_reaches_cards_that_nobody_ever_saw_as_if_it_had_been_set_before(
+    ledger: Ledger, at: At
+) -> None:
+    ten = at("10:00")
+    ledger.send([board(ten, energy_mj=KWH, energy_idle_mj=KWH)], now_ms=at("12:00"))
+    ledger.rate(at("12:00"))
+    assert energy(ledger) == {}
+    ledger.price("0.40", model="", sku="gpu-energy")
+    ledger.rate(at("12:00"))
+    assert energy(ledger) == {"platform/idle": [(KWH, Decimal("0.40"))]}
+    assert ledger.verify().findings == []
+
+
+def test_a_card_that_is_seen_later_gives_its_model_to_energy_that_was_reported_before(
+    ledger: Ledger, at: At, presence: Presence
+) -> None:
+    ledger.price("0", model="")
+    ledger.price("0.40", model="Tesla T4", sku="gpu-energy")
+    ten, noon = at("10:00", 2), at("12:00", 9)
+    ledger.send([board(ten, energy_mj=KWH, energy_idle_mj=KWH)], now_ms=noon)
+    ledger.rate(noon)
+    ledger.send([presence(noon - HOUR, noon)], now_ms=noon)
+    ledger.rate(noon)
+    assert energy(ledger) == {"platform/idle": [(KWH, Decimal("0.40"))]}
+    assert ledger.verify().findings == []
+
+
+def test_energy_of_a_slice_that_was_held_on_other_days_is_rated_alike_day_by_day_and_as_a_month(
+    ledger: Ledger, at: At, presence: Presence, allocation: Allocation, slice_usage: Usage
+) -> None:
+    ledger.price("0", model="")
+    ledger.price("0.40", model="", sku="gpu-energy")
+    ten, noon = at("10:00", 2), at("12:00", 9)
+    used = slice_usage(
+        pod_uid="x", hour_ms=ten, from_ms=ten, to_ms=ten + HOUR, covered_ms=HOUR, energy_active_mj=KWH
+    )
+    ledger.send([presence(ten, noon), used], now_ms=noon)
+    ledger.rate(noon)
+    held = allocation(
+        pod_uid="x", mem_mib=4_000, core_percent=0, tenant_key="x", bound_at_ms=noon - 2 * HOUR,
+        ended_at_ms=noon, end_kind="observed", confirmed_at_ms=noon,
+    )  # fmt: skip
+    ledger.send([held], now_ms=noon)
+    ledger.rate(noon)
+    # A week before it was bound the slice was nobody's.
+    assert energy(ledger) == {"unassigned": [(KWH, Decimal("0.40"))]}
+    assert ledger.verify().findings == []
+
+
+def test_energy_of_a_card_that_nobody_ever_saw_has_the_model_of_slices_held_then_not_on_other_days(
+    ledger: Ledger, at: At, allocation: Allocation
+) -> None:
+    ledger.price("0", model="")
+    ledger.price("0.40", model="Tesla T4", sku="gpu-energy")
+    ten, noon = at("10:00", 2), at("12:00", 9)
+    held = allocation(
+        pod_uid="x", mem_mib=4_000, core_percent=0, tenant_key="x", bound_at_ms=noon - 2 * HOUR,
+        ended_at_ms=noon, end_kind="observed", confirmed_at_ms=noon,
+    )  # fmt: skip
+    boards = [board(at_ms, energy_mj=KWH, energy_idle_mj=KWH) for at_ms in (ten, noon - HOUR)]
+    ledger.send([held, *boards], now_ms=noon)
+    ledger.rate(noon)
+    assert energy(ledger) == {"platform/idle": [(KWH, None), (KWH, Decimal("0.40"))]}
+    assert ledger.verify().findings == []

@@ -437,3 +437,27 @@ def test_time_before_the_first_container_ran_is_shown_apart(
     ledger.rate(now)
     (usage,) = [line for _, line in ledger.lines() if line.kind == "usage"]
     assert (usage.quantity, usage.held_not_running_quantity) == (CARD_HOUR // 2, 15 * CARD_MINUTE // 2)
+
+
+def test_a_day_between_what_two_witnesses_saw_of_a_slice_stays_held_when_it_alone_is_rated_again(
+    ledger: Ledger, at: At, allocation: Allocation, presence: Presence, slice_usage: Usage
+) -> None:
+    begins, again, now = at("10:00", 2), at("10:00", 7), at("12:00", 9)
+    ledger.send(
+        [
+            presence(begins, now),
+            allocation(
+                witness="node", core_percent=25, mem_mib=0, bound_at_ms=begins, confirmed_at_ms=begins + HOUR
+            ),
+            allocation(witness="cluster", core_percent=25, mem_mib=0, bound_at_ms=again, **ended(now)),
+        ],
+        now_ms=now,
+    )
+    ledger.rate(now)
+    # 7 days and 2 hours of a quarter.
+    assert totals(ledger, "usage") == {"acme/team": 170 * CARD_HOUR // 4}
+    between = at("12:00", 4)
+    ledger.send([slice_usage(hour_ms=between, from_ms=between, to_ms=between + HOUR)], now_ms=now)
+    ledger.rate(now)
+    assert totals(ledger, "usage") == {"acme/team": 170 * CARD_HOUR // 4}
+    assert ledger.verify().holds
