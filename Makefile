@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help alert-scenarios chart-files dashboards-images dashboards-types demo demo-once test test-postgresql test-postgresql-slow test-slow test-timed test-all check format docs bench bench-month bench-cluster kube-apiserver real-kube gpu-check lock clean
+.PHONY: help alert-scenarios chart-files dashboards-images dashboards-types demo demo-once test test-browser test-postgresql test-postgresql-slow test-slow test-timed test-all check format docs bench bench-month bench-cluster kube-apiserver real-kube gpu-check lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -27,21 +27,24 @@ demo-once: $(STAMP) ## play the demo's scenario once and check every figure
 	@$(BIN)/slicemeter demo --once
 
 test: $(STAMP) ## the tests (fast ones, in random order, two at a time)
-	@$(PYTEST) -n 2 -m "not slow and not postgresql and not timed and not real_kube"
+	@$(PYTEST) -n 2 -m "not slow and not postgresql and not timed and not real_kube and not browser"
 
 test-postgresql: $(STAMP) ## the same books on a real PostgreSQL (needs Debian's package postgresql)
-	@$(PYTEST) -n 2 -m "postgresql and not slow"
+	@$(PYTEST) -n 2 -m "postgresql and not slow and not browser"
 
 test-postgresql-slow: $(STAMP) ## on PostgreSQL: kills, random months, any request; some ten minutes
 	@$(PYTEST) -m "postgresql and slow"
 
 test-slow: $(STAMP) ## the tests that play whole scenarios
-	@$(PYTEST) -m "slow and not postgresql and not timed"
+	@$(PYTEST) -m "slow and not postgresql and not timed and not browser"
+
+test-browser: $(STAMP) ## the web page in a real Chromium, and axe over each page (needs Debian's package chromium); some minutes
+	@$(PYTEST) -m browser
 
 test-timed: $(STAMP) ## what compares real seconds: a live duty cycle, kills at any moment, gpu-check against doubles
 	@$(PYTEST) -m timed
 
-test-all: test test-postgresql test-postgresql-slow test-slow test-timed ## every test
+test-all: test test-postgresql test-postgresql-slow test-slow test-browser test-timed ## every test
 
 check: $(STAMP) ## format, lint, types, layers, then the tests
 	@$(BIN)/ruff format --check .

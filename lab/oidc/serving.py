@@ -108,8 +108,8 @@ def _choice(asked: dict[str, str], people: Sequence[Person]) -> str:
     )
     title = "Who are you?"
     return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
-        f"<h1>{title}</h1><ul>{rows}</ul></html>\n"
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><link rel="icon" href="data:,">'
+        f"<title>{title}</title><h1>{title}</h1><ul>{rows}</ul></html>\n"
     )
 
 

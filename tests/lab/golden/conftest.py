@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,12 @@ class Accounting:
     def rate(self) -> None:
         rate(self.database, as_of_ms=self.now_ms, grace_ms=self.settings.grace_ms)
 
+    def bill(self) -> None:
+        """Tell the whole month, shuffled and partly twice, with older tellings among it; rate it."""
+        told = [*facts_until(GOLDEN_MONTH, at("2026-10-17T12:00Z")), *facts_until(GOLDEN_MONTH, NOW_MS)]
+        assert self.take(shuffled(told, seed=20261031)).rejected == 0
+        self.rate()
+
     def token(self, role: str, tenant_path: str | None = None) -> str:
         with self.database.writing() as session:
             return create_token(
@@ -71,22 +78,31 @@ class Accounting:
         return document
 
 
+@contextmanager
+def listening(made: Accounting) -> Iterator[Accounting]:
+    """The service of books that are there, on a port of its own, for as long as the block runs."""
+    app = create_service(made.settings, database=made.database, clock=lambda: made.now_ms, money=made.money)
+    own = listen("127.0.0.1:0")
+    made.address = address_of(own)
+    server = uvicorn.Server(uvicorn.Config(app, lifespan="off", log_config=None, access_log=False))
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [own]})
+    thread.start()
+    try:
+        yield made
+    finally:
+        server.should_exit = True
+        thread.join()
+        own.close()
+
+
 def serve(path: Path) -> Iterator[Accounting]:
     database = Database(f"sqlite:///{path}")
     upgrade(database)
     made = Accounting(database)
     made.tokens = open_books(database, now_ms=NOW_MS)
-    app = create_service(made.settings, database=database, clock=lambda: made.now_ms, money=made.money)
-    listening = listen("127.0.0.1:0")
-    made.address = address_of(listening)
-    server = uvicorn.Server(uvicorn.Config(app, lifespan="off", log_config=None, access_log=False))
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-    thread.start()
-    yield made
-    server.should_exit = True
-    thread.join()
-    listening.close()
+    with listening(made):
+        yield made
     database.close()
 
 
@@ -97,11 +113,7 @@ def accounting(tmp_path: Path) -> Iterator[Accounting]:
 
 @pytest.fixture(scope="module")
 def billed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Accounting]:
-    """The whole month told at once, shuffled and partly twice, with older tellings among it; rated."""
-
+    """The whole month told at once, and rated."""
     for made in serve(tmp_path_factory.mktemp("billed") / "books.sqlite"):
-        told = [*facts_until(GOLDEN_MONTH, at("2026-10-17T12:00Z")), *facts_until(GOLDEN_MONTH, NOW_MS)]
-        answer = made.take(shuffled(told, seed=20261031))
-        assert answer.rejected == 0
-        made.rate()
+        made.bill()
         yield made
