@@ -182,11 +182,13 @@ class Witness:
             known = self._allocations.pop(key, None)
             self._ended[key] = ended_ms
             fact = self._first_fact(sighting, min(confirmed_ms, ended_ms)) if known is None else known.fact
+            # A process seen before may be newer than what is seen now.
+            latest_ms = confirmed_ms if known is None else max(confirmed_ms, known.confirmed_at_ms)
             return msgspec.structs.replace(
                 fact,
                 started_at_ms=_earliest(fact.started_at_ms, held.started_at_ms),
                 first_confirmed_at_ms=min(fact.first_confirmed_at_ms, ended_ms),
-                confirmed_at_ms=min(confirmed_ms, ended_ms),
+                confirmed_at_ms=min(latest_ms, ended_ms),
                 ended_at_ms=ended_ms,
                 end_reason=held.end_reason,
                 end_kind="observed",

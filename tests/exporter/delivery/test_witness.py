@@ -256,6 +256,14 @@ def test_a_clock_behind_the_api_servers_claims_no_confirmation_before_the_bindin
     assert (fact.bound_at_ms, fact.first_confirmed_at_ms, fact.confirmed_at_ms) == (at(12), at(12), at(12))
 
 
+def test_an_end_takes_back_no_process_that_was_seen_while_the_api_server_was_away() -> None:
+    someone = witness()
+    look(someone, 1, sighting(), view=0, is_alive=True)
+    look(someone, 2, sighting(), view=0)
+    (fact,) = look(someone, 3, sighting(ended_at_ms=at(3), end_reason="Failed"), view=0)
+    assert (fact.first_confirmed_at_ms, fact.confirmed_at_ms, fact.ended_at_ms) == (at(1), at(1), at(3))
+
+
 ticks = st.lists(
     st.tuples(
         st.integers(1, 400),  # seconds since the tick before
