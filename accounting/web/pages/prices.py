@@ -15,7 +15,7 @@ from accounting.access.viewer import Viewer
 from accounting.api.dependencies import InService, Operator, Service
 from accounting.errors import AccountingError, InvalidError
 from accounting.periods.whatif import Foretold, foretell_versions
-from accounting.prices.book import MAX_MODEL, list_versions, parse_currency, parse_unit_price, set_price
+from accounting.prices.book import MAX_MODEL, SKUS, list_versions, parse_currency, parse_unit_price, set_price
 from accounting.prices.discounts import list_discounts
 from accounting.prices.policies import list_policies
 from accounting.web.links import link
@@ -31,8 +31,6 @@ from accounting.web.pages.filled import (
 from accounting.web.rendering import render
 
 router = APIRouter()
-
-SKUS = ("gpu-slice", "gpu-idle", "gpu-unallocated", "gpu-energy")
 
 
 def _page(

@@ -111,14 +111,13 @@ def api(database: Database) -> Api:
     return made
 
 
-@pytest.fixture
-def closed(
+def sell_half_a_t4(
     api: Api,
     at: Callable[..., int],
     allocation: Callable[..., AllocationFact],
     presence: Callable[..., PresenceFact],
-) -> Api:
-    """Half a T4 for three hours of 5 October at 3.00 EUR; acme is closed, the platform is not."""
+) -> None:
+    """Half a T4 for three hours of 5 October at 3.00 EUR, held by `acme/team`; told, priced and rated."""
     start, end = at("09:00", 5), at("12:00", 5)
     held = allocation(
         cluster="a", core_percent=50, bound_at_ms=start, confirmed_at_ms=end, ended_at_ms=end,
@@ -133,6 +132,17 @@ def closed(
         )  # fmt: skip
         assert not ingest(session, lines, cluster="a", now_ms=end).rejected
     rate(api.database, as_of_ms=end, grace_ms=900_000)
+
+
+@pytest.fixture
+def closed(
+    api: Api,
+    at: Callable[..., int],
+    allocation: Callable[..., AllocationFact],
+    presence: Callable[..., PresenceFact],
+) -> Api:
+    """Half a T4 for three hours of 5 October at 3.00 EUR; acme is closed, the platform is not."""
+    sell_half_a_t4(api, at, allocation, presence)
     month = parse_month("2026-10")
     done = close_period(api.database, "acme", month, by=COMMAND_LINE, now_ms=AFTER_GRACE, grace_ms=900_000)
     assert isinstance(done, Closed)

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from decimal import Decimal
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 import pytest
 from sqlalchemy import select
 
-from accounting.access.viewer import COMMAND_LINE
 from accounting.facts.ingest import ingest
 from accounting.facts.reading import Scope, read_lines
 from accounting.periods.rate import rate
-from accounting.prices.book import list_versions, set_price
+from accounting.prices.book import list_versions
 from accounting.store.models import BillingPeriod
 from accounting.tenants.rules import list_rules
 from contract.facts import AllocationFact, Fact, PresenceFact, canonical_bytes
-from tests.accounting.api.conftest import AFTER_GRACE
+from tests.accounting.api.conftest import AFTER_GRACE, sell_half_a_t4
 from tests.accounting.web.conftest import Browser, hidden
 from tests.accounting.web.page_checks import Page
 
@@ -44,20 +42,7 @@ def october(
     presence: Callable[..., PresenceFact],
 ) -> Browser:
     """Half a T4 for three hours of 5 October at 3.00 EUR, held by `acme/team`; rated, the month is over."""
-    api, start, end = operator.api, at("09:00", 5), at("12:00", 5)
-    held = allocation(
-        cluster="a", core_percent=50, bound_at_ms=start, confirmed_at_ms=end, ended_at_ms=end,
-        end_kind="observed",
-    )  # fmt: skip
-    facts: list[Fact] = [presence(start, end, cluster="a"), held]
-    lines = read_lines(b"\n".join(map(canonical_bytes, facts)), Scope("a"), now_ms=end)
-    with api.database.writing() as session:
-        set_price(
-            session, sku="gpu-slice", model="Tesla T4", currency="EUR", unit_price=Decimal(3),
-            valid_from_ms=0, by=COMMAND_LINE, now_ms=0,
-        )  # fmt: skip
-        assert not ingest(session, lines, cluster="a", now_ms=end).rejected
-    rate(api.database, as_of_ms=end, grace_ms=900_000)
+    sell_half_a_t4(operator.api, at, allocation, presence)
     return at_time(operator, AFTER_GRACE)
 
 
